@@ -1,8 +1,20 @@
-"""The learning curves of benchmarks/planner/compare.py, cut into pilots and what is hidden."""
+"""Databases of learning curves for benchmarks/planner/odds.py, cut into pilots and what is hidden.
+
+| database | curves | pilots |
+|---|---|---|
+| lcdb | LCDB 1.0, error rates; downloaded once into benchmarks/.cache | to a quarter or an eighth |
+| scikit-learn | estimators trained here, squared errors and error rates | the same |
+| neural | published curves of large networks, data/neural_*.csv, one seed | to an eighth |
+| imaging, long; imaging, short | data/imaging.csv by recipe of training | to N = 32, 64 and 256 |
+| other ct | data/other_ct_networks.csv: networks and recipes of others, one seed | the same |
+| power laws; no floor | simulated | 5 to 10 sizes |
+
+A case is one pilot. Its metric is named as its users name it. The truth is the mean over all splits
+of LCDB, over other seeds than the pilot's for scikit-learn, over all seeds for imaging networks.
+"""
 
 import csv
 import io
-import math
 import subprocess
 import sys
 import tarfile
@@ -31,12 +43,11 @@ LEAST_LARGEST = 256
 class Case:
     """One pilot, and the truth about what it does not show."""
 
-    dataset: str
-    learner: str
+    population: str  # or dataset
+    network: str  # or learner
     curve: Curve
     hidden_n: Array
     hidden_error: Array
-    targets: tuple[tuple[float, float], ...]  # (error, the N that reaches it)
 
     @property
     def last(self) -> float:
@@ -53,21 +64,14 @@ def cases(
     dataset: str, learner: str, n: Array, seeds: Array, truth: Array, metric: str
 ) -> Iterator[Case]:
     """The pilots of one curve: n (K,), seeds (K, 5), truth (K,)."""
-    for fraction in (4, 8):
-        kept = int((n <= n[-1] / fraction).sum())
-        pilot = seeds[:kept]
-        if kept < 4 or np.isnan(pilot).any() or (pilot <= 0).any() or (pilot.std(1) == 0).any():
+    for divisor in (4, 8):
+        seen = int((n <= n[-1] / divisor).sum())
+        pilot = seeds[:seen]
+        if seen < 4 or np.isnan(pilot).any() or (pilot <= 0).any() or (pilot.std(1) == 0).any():
             continue
-        nearest = {int(np.argmin(np.abs(np.log(n / (n[kept - 1] * f))))) for f in (2, 4, 8)}
-        hidden = [index for index in sorted(nearest | {len(n) - 1}) if index >= kept]
-        yield Case(
-            dataset,
-            learner,
-            _curve(n[:kept], pilot, metric),
-            n[hidden],
-            truth[hidden],
-            tuple(_targets(n, truth, kept, hidden, 0.97 * pilot[-1].mean())),
-        )
+        nearest = {int(np.argmin(np.abs(np.log(n / (n[seen - 1] * f))))) for f in (2, 4, 8)}
+        hidden = [index for index in sorted(nearest | {len(n) - 1}) if index >= seen]
+        yield Case(dataset, learner, _curve(n[:seen], pilot, metric), n[hidden], truth[hidden])
 
 
 def _curve(n: Array, pilot: Array, metric: str = "") -> Curve:
@@ -75,61 +79,27 @@ def _curve(n: Array, pilot: Array, metric: str = "") -> Curve:
     return Curve(np.repeat(n, pilot.shape[1]).astype(int), pilot.ravel(), labels, metric=metric)
 
 
-def _targets(
-    n: Array, truth: Array, kept: int, hidden: list[int], below: float
-) -> list[tuple[float, float]]:
-    found = set()
-    for index in hidden:
-        first = int(np.argmax(truth <= truth[index]))
-        if truth[index] < below and first >= kept:
-            found.add((float(truth[index]), float(n[first])))
-    return sorted(found, key=lambda pair: pair[1])
-
-
-# The search for the posterior's prior cut LCDB into halves by another rule, and so saw these of the
-# datasets that would report. They are left out of both parts.
-# fmt: off
-SEARCHED = {
-    14, 18, 22, 24, 28, 31, 36, 44, 54, 180, 182, 185,
-    201, 293, 300, 354, 554, 715, 720, 723, 728, 735, 740, 743,
-    752, 772, 799, 806, 813, 819, 822, 833, 843, 846, 849, 871,
-    897, 903, 910, 913, 917, 930, 953, 959, 966, 976, 978, 980,
-    993, 1000, 1018, 1020, 1036, 1041, 1049, 1053, 1067, 1069, 1475, 1479,
-    1485, 1487, 1509, 1566, 1575, 1592, 4134, 4137, 4538, 23512, 40498, 40668,
-    40672, 40685, 40701, 40900, 40971, 40978, 40982, 40984, 40996, 41142, 41144, 41146,
-    41156,
-}
-# fmt: on
-
-
 # --- LCDB ----------------------------------------------------------------------------------------
 
 
-def lcdb(part: str, per_dataset: int, *, single: bool = False) -> list[Case]:
-    """Pilots of LCDB 1.0 (error rates): every other dataset tunes, the unseen others report.
-
-    A seed is one of the five test splits, its error the mean over the repeats of training on it;
-    with `single`, the first repeat alone, as in a pilot that trains once for each seed.
-    """
+def lcdb(per_dataset: int = 3) -> list[Case]:
+    """Pilots of LCDB 1.0, drawn from every dataset; a seed is one of the five test splits."""
     columns = _lcdb_columns()
-    datasets = np.unique(columns["dataset"])
-    chosen = datasets[0 if part == "tune" else 1 :: 2]
-    chosen = np.array([dataset for dataset in chosen if int(dataset) not in SEARCHED])
     rng = np.random.default_rng(0)
-    found: list[Case] = []
-    for dataset in chosen:
+    drawn: list[Case] = []
+    for dataset in np.unique(columns["dataset"]):
         rows = columns["dataset"] == dataset
         of_dataset = {name: values[rows] for name, values in columns.items()}
-        made = list(_lcdb_cases(int(dataset), of_dataset, single))
-        order = rng.permutation(len(made))[:per_dataset]
-        found += [made[index] for index in sorted(order)]
-    return found
+        pilots = list(_lcdb_cases(int(dataset), of_dataset))
+        order = rng.permutation(len(pilots))[:per_dataset]
+        drawn += [pilots[index] for index in sorted(order)]
+    return drawn
 
 
-def _lcdb_cases(dataset: int, columns: dict[str, NDArray[Any]], single: bool) -> Iterator[Case]:
+def _lcdb_cases(dataset: int, columns: dict[str, NDArray[Any]]) -> Iterator[Case]:
     for learner in np.unique(columns["learner"]):
-        mine = columns["learner"] == learner
-        n, outer, inner, error = (columns[c][mine] for c in ("n", "outer", "inner", "error"))
+        of_learner = columns["learner"] == learner
+        n, outer, error = (columns[name][of_learner] for name in ("n", "outer", "error"))
         sizes, counts = np.unique(n, return_counts=True)
         sizes = sizes[counts >= LEAST_SPLITS]
         if len(sizes) < LEAST_SIZES or sizes[-1] < LEAST_LARGEST:
@@ -138,11 +108,11 @@ def _lcdb_cases(dataset: int, columns: dict[str, NDArray[Any]], single: bool) ->
         seeds = np.full((len(sizes), SEEDS), np.nan)
         for row, size in enumerate(sizes):
             for seed in range(SEEDS):
-                at = (n == size) & (outer == seed) & ((inner == 0) | (not single))
+                at = (n == size) & (outer == seed)
                 seeds[row, seed] = error[at].mean() if at.any() else np.nan
         if (truth > 0).all():
-            named = str(dataset), str(learner)
-            yield from cases(*named, sizes.astype(float), seeds, truth, "error rate")
+            names = str(dataset), str(learner)
+            yield from cases(*names, sizes.astype(float), seeds, truth, "error rate")
 
 
 def _lcdb_columns() -> dict[str, NDArray[Any]]:
@@ -167,7 +137,7 @@ def download(requirement: str, file: str) -> Path:
 
 
 def _parsed(archive: Path) -> dict[str, NDArray[Any]]:
-    rows: list[tuple[int, str, int, int, int, float]] = []
+    rows: list[tuple[int, str, int, int, float]] = []
     with tarfile.open(archive) as tar:
         member = tar.extractfile("lcdb-0.1.0/lcdb/database-accuracy.csv")
         if member is None:
@@ -181,11 +151,10 @@ def _parsed(archive: Path) -> dict[str, NDArray[Any]]:
                         row["learner"],
                         int(row["size_train"]),
                         int(row["outer_seed"]),
-                        int(row["inner_seed"]),
                         round(1 - float(score), 10),
                     )
                 )
-    names = ("dataset", "learner", "n", "outer", "inner", "error")
+    names = ("dataset", "learner", "n", "outer", "error")
     return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
 
 
@@ -204,7 +173,7 @@ def scikit_learn() -> list[Case]:
     if not stored.exists():
         print("training scikit-learn curves (once, some minutes)", file=sys.stderr)
         np.savez_compressed(stored, **dict(_trained()))  # type: ignore[arg-type]
-    found: list[Case] = []
+    pilots: list[Case] = []
     n = np.array(SIZES, float)
     with np.load(stored) as content:
         for name in content.files:
@@ -212,8 +181,8 @@ def scikit_learn() -> list[Case]:
             dataset, learner = name.split("|")
             metric = "mse" if dataset in REGRESSION else "error rate"
             truth = table[:, SEEDS:].mean(axis=1)
-            found += cases(dataset, learner, n, table[:, :SEEDS], truth, metric)
-    return found
+            pilots += cases(dataset, learner, n, table[:, :SEEDS], truth, metric)
+    return pilots
 
 
 def _trained() -> Iterator[tuple[str, Array]]:
@@ -324,48 +293,37 @@ class NeuralCurve:
     hidden_n: Array
     hidden_error: Array
 
-    @property
-    def curve(self) -> Curve:
-        """The pilot as korisk takes it, with one seed."""
-        sizes = self.pilot_n.astype(np.int64)
-        return Curve(sizes, self.pilot_error, model=self.name, metric="loss")
-
-    @property
-    def last(self) -> float:
-        """The pilot's largest N."""
-        return float(self.pilot_n[-1])
-
-    def cut(self, divisor: float) -> "NeuralCurve":
-        """The same curve with a pilot up to its largest N of all over a divisor."""
+    def case(self) -> Case:
+        """A pilot to an eighth of the largest N, if that leaves four sizes; else as published."""
         n = np.concatenate([self.pilot_n, self.hidden_n])
         error = np.concatenate([self.pilot_error, self.hidden_error])
-        seen = n <= n[-1] / divisor
-        return NeuralCurve(self.name, self.domain, n[seen], error[seen], n[~seen], error[~seen])
+        seen = int((n <= n[-1] / 8).sum())
+        seen = seen if seen >= 4 else len(self.pilot_n)
+        places = {int(np.argmin(np.abs(np.log(n / (f * n[seen - 1]))))) for f in (2, 4, 8)}
+        hidden = [place for place in sorted(places) if place >= seen]
+        pilot = _curve(n[:seen], error[:seen, None], "loss")
+        return Case(self.domain, self.name, pilot, n[hidden], error[hidden])
 
 
-def neural(part: str) -> list[NeuralCurve]:
-    """Half of the benchmark of Alabdulmohsin, Neyshabur and Zhai; see data/README.md.
-
-    In order of domain, task and model, every other of its 46 curves tunes (`part` "tune"), the
-    others report ("report"). "all" are both.
-    """
-    found: dict[tuple[str, str, str], list[tuple[int, float, bool]]] = {}
+@cache
+def neural() -> tuple[NeuralCurve, ...]:
+    """Half of the benchmark of Alabdulmohsin, Neyshabur and Zhai: 46 curves; data/README.md."""
+    rows: dict[tuple[str, str, str], list[tuple[int, float, bool]]] = {}
     for file in ("neural_vision.csv", "neural_language.csv"):
         with (DATA / file).open(encoding="utf-8", newline="") as lines:
             for row in csv.DictReader(lines):
                 measured = round(float(row["Seen Examples"])), float(row["Loss"])
                 key = (row["Domain"], row["Task"], row["Model"])
-                found.setdefault(key, []).append((*measured, row["Training"] == "1"))
-    first, step = {"tune": (0, 2), "report": (1, 2), "all": (0, 1)}[part]
-    return [
+                rows.setdefault(key, []).append((*measured, row["Training"] == "1"))
+    return tuple(
         NeuralCurve(
             " ".join(key),
             key[0],
-            *_averaged([(n, error) for n, error, pilot in rows if pilot]),
-            *_averaged([(n, error) for n, error, pilot in rows if not pilot]),
+            *_averaged([(n, error) for n, error, pilot in measured if pilot]),
+            *_averaged([(n, error) for n, error, pilot in measured if not pilot]),
         )
-        for key, rows in sorted(found.items())[first::step]
-    ]
+        for key, measured in sorted(rows.items())
+    )
 
 
 def _averaged(rows: list[tuple[int, float]]) -> tuple[Array, Array]:
@@ -377,11 +335,7 @@ def _averaged(rows: list[tuple[int, float]]) -> tuple[Array, Array]:
 
 # --- Networks for images -------------------------------------------------------------------------
 
-IMAGE_PILOTS = (32, 64, 128, 256, 512)
-IMAGE_PARTS = {"tune": ("ellipses", "blobs", "mnist"), "report": ("fashion", "photos")}
-# Populations of imaging.csv that report, and the problem that does; all others tune.
-REPORTING = ("fashion", "glyphs", "chest_ct", "brain_mri_c", "icons")
-REPORTING_PROBLEM = "inpaint"
+PILOTS = (32, 64, 256)
 
 
 @dataclass(frozen=True)
@@ -398,25 +352,16 @@ class ImagingCurve:
     train: Array  # (K, seeds) training errors
 
     @property
-    def part(self) -> str:
-        """Whether constants may be chosen on it."""
-        reports = self.population in REPORTING or self.problem == REPORTING_PROBLEM
-        return "report" if reports else "tune"
-
-    @property
     def setting(self) -> tuple[str, str]:
         """What networks that can be compared have in common: they saw the same pairs."""
         return self.problem, self.population
 
-    def case(self, first: int, last: int, seeds: int = 3) -> Case:
-        """A pilot of the sizes from the first to the last; hidden are 2, 4, 8 and 16 times it."""
-        seen = (self.n >= first) & (self.n <= last)
-        kept, truth = int(np.argmax(self.n > last)), self.table.mean(axis=1)
-        hidden = [int(i) for i in np.flatnonzero((self.n > last) & (self.n <= 16 * last))]
-        targets = tuple(_targets(self.n, truth, kept, hidden, 0.97 * truth[kept - 1]))
-        name = f"{self.problem} {self.network}"
+    def case(self, last: int, seeds: int = 3) -> Case:
+        """A pilot of the sizes from 4 to the last; hidden are 2, 4, 8 and 16 times it."""
+        seen, hidden = (self.n >= 4) & (self.n <= last), (self.n > last) & (self.n <= 16 * last)
         pilot = _curve(self.n[seen], self.table[seen, :seeds], "mse")
-        return Case(self.population, name, pilot, self.n[hidden], truth[hidden], targets)
+        truth = self.table.mean(axis=1)[hidden]
+        return Case(self.population, f"{self.problem} {self.network}", pilot, self.n[hidden], truth)
 
 
 @cache
@@ -428,116 +373,90 @@ def imaging() -> tuple[ImagingCurve, ...]:
             errors.setdefault(tuple(key), []).append(
                 (int(n), int(seed), float(error), float(train))
             )
-    made = []
+    found = []
     for (problem, network, population, noise, recipe), rows in errors.items():
         sizes: Array = np.unique([row[0] for row in rows]).astype(np.float64)
         tables = np.array([row[2:] for row in sorted(rows)]).reshape(len(sizes), -1, 2)
-        named = problem, network, population, noise, recipe
-        made.append(ImagingCurve(*named, sizes, tables[..., 0], tables[..., 1]))
-    return tuple(made)
+        names = problem, network, population, noise, recipe
+        found.append(ImagingCurve(*names, sizes, tables[..., 0], tables[..., 1]))
+    return tuple(found)
 
 
-def imaging_cases(part: str) -> list[Case]:
-    """Pilots of the database, N = 4 to 32, 64, 128 or 256, one in turn for each curve."""
-    chosen = [curve for curve in imaging() if curve.part == part]
-    lasts = (32, 64, 128, 256)
-    return [curve.case(4, lasts[index % 4]) for index, curve in enumerate(chosen)]
+def imaging_cases(recipe: str) -> list[Case]:
+    """Three pilots of each curve; those of every third curve have one seed, of the others three."""
+    curves = [curve for curve in imaging() if curve.recipe == recipe]
+    return [
+        curve.case(last, 1 if index % 3 == 2 else 3)
+        for index, curve in enumerate(curves)
+        for last in PILOTS
+    ]
+
+
+def other_ct() -> list[Case]:
+    """Three pilots of each curve of data/other_ct_networks.csv; the first seed alone has all N."""
+    errors: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    with (DATA / "other_ct_networks.csv").open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            if row["seed"] == "1":
+                key = row["population"], row["model"]
+                errors.setdefault(key, []).append((float(row["n"]), float(row["error"])))
+    pilots = []
+    for (population, network), rows in errors.items():
+        n, error = np.array(sorted(rows)).T
+        for last in PILOTS:
+            seen, hidden = n <= last, (n > last) & (n <= 16 * last)
+            pilot = _curve(n[seen], error[seen, None], "mse")
+            pilots.append(Case(population, network, pilot, n[hidden], error[hidden]))
+    return pilots
+
+
+def image_curves() -> dict[tuple[str, str], Curve]:
+    """Whole curves of data/image_networks.csv by network and population."""
+    errors: dict[tuple[str, str], list[tuple[int, float, str]]] = {}
+    with (DATA / "image_networks.csv").open(encoding="utf-8-sig", newline="") as lines:
+        for row in csv.DictReader(lines, skipinitialspace=True):
+            network, population, seed = (
+                row[column].strip() for column in ("network", "population", "seed")
+            )
+            measured = int(float(row["n"])), float(row["error"]), seed
+            errors.setdefault((network, population), []).append(measured)
+    curves = {}
+    for (network, population), rows in errors.items():
+        n, error, seeds = zip(*rows, strict=True)
+        curves[network, population] = Curve(n, error, seeds, network)
+    return curves
 
 
 # --- Simulated power laws ------------------------------------------------------------------------
 
 
-def power_laws(part: str, count: int = 300, *, floors: bool = True) -> list[Case]:
+def power_laws(count: int = 150, *, floors: bool = True) -> list[Case]:
     """Exact curves c + a N^-b with 5% noise a seed: rates .2 to .9, floors 0 to .6 of the last.
 
     Half of them have no floor (all, with `floors=False`); 5 to 10 sizes from N = 16 on, one to five
     seeds.
     """
-    rng = np.random.default_rng([{"tune": 0, "report": 1}[part], int(floors)])
-    made = []
+    rng = np.random.default_rng([1, int(floors)])
+    drawn = []
     for index in range(count):
         rate, sizes, seeds = rng.uniform(0.2, 0.9), int(rng.integers(5, 11)), rng.integers(1, 6)
         floor = rng.uniform(0, 0.6) if floors and index % 2 else 0.0
         n: Array = np.asarray(16 * 2.0 ** np.arange(sizes + 4), np.float64)
         truth = floor + (1 - floor) * (n / n[sizes - 1]) ** -rate
         noisy = truth[:, None] * np.exp(0.05 * rng.standard_normal((len(n), seeds)))
-        hidden = list(range(sizes, len(n)))
-        targets = tuple(_targets(n, truth, sizes, hidden, 0.97 * truth[sizes - 1]))
-        curve = _curve(n[:sizes], noisy[:sizes], "mse" if index % 4 < 2 else "")
-        made.append(
-            Case(f"rate {rate:.2f}", f"floor {floor:.2f}", curve, n[hidden], truth[hidden], targets)
-        )
-    return made
+        pilot = _curve(n[:sizes], noisy[:sizes], "mse")
+        law = f"rate {rate:.2f}", f"floor {floor:.2f}"
+        drawn.append(Case(*law, pilot, n[sizes:], truth[sizes:]))
+    return drawn
 
 
-# --- Image networks of version 0.2.0 -------------------------------------------------------------
-
-
-def image_networks(part: str) -> list[Case]:
-    """Pilots of image networks: three populations of images tune, two others report.
-
-    A pilot has all sizes from the smallest to 32, 64, 128, 256 or 512; hidden are 2, 4 and 8 times
-    its last, where they were measured. The truth there is the mean over the pilot's own seeds: no
-    others were trained. A seed's training images are nested, so the hidden trainings saw the
-    pilot's images and new ones. A curve lacks the sizes that were not measured with every seed.
-    """
-    stored = DATA / "image_networks.csv"
-    if not stored.exists():
-        print(f"no image networks: {stored.name} is not in {DATA.name}/", file=sys.stderr)
-        return []
-    found: list[Case] = []
-    for (population, network), errors in sorted(_image_errors(stored).items()):
-        if population in IMAGE_PARTS[part]:
-            found += _image_cases(population, network, errors)
-    return found
-
-
-def image_curves() -> dict[tuple[str, str], Curve]:
-    """Whole curves of image networks by network and population."""
-    found = {}
-    for (population, network), errors in _image_errors(DATA / "image_networks.csv").items():
-        sizes, seeds = zip(*errors, strict=True)
-        found[network, population] = Curve(sizes, list(errors.values()), seeds, network)
-    return found
-
-
-def _image_cases(
-    population: str, network: str, errors: dict[tuple[int, str], float]
-) -> Iterator[Case]:
-    seeds = sorted({seed for _, seed in errors})
-    sizes = sorted(
-        size for size in {n for n, _ in errors} if all((size, s) in errors for s in seeds)
-    )
-    n = np.array(sizes, float)
-    table = np.array([[errors[size, seed] for seed in seeds] for size in sizes])  # (sizes, seeds)
-    truth = table.mean(axis=1) if sizes else n
-    for last in IMAGE_PILOTS:
-        kept = int((n <= last).sum())
-        hidden = [sizes.index(last * factor) for factor in (2, 4, 8) if last * factor in sizes]
-        if last not in sizes or kept < 4 or not hidden:
-            continue
-        yield Case(
-            population,
-            network,
-            _curve(n[:kept], table[:kept]),
-            n[hidden],
-            truth[hidden],
-            tuple(_targets(n, truth, kept, hidden, 0.97 * truth[kept - 1])),
-        )
-
-
-def _image_errors(stored: Path) -> dict[tuple[str, str], dict[tuple[int, str], float]]:
-    """Errors by (population, network) and (N, seed). Rows without a positive error are left out."""
-    found: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
-    with stored.open(encoding="utf-8-sig", newline="") as lines:
-        for row in csv.DictReader(lines, skipinitialspace=True):
-            try:
-                network, population, seed = (
-                    row[column].strip() for column in ("network", "population", "seed")
-                )
-                size, error = int(float(row["n"])), float(row["error"])
-            except (AttributeError, TypeError, ValueError):  # a line that was cut off
-                continue
-            if 0 < error < math.inf:
-                found.setdefault((population, network), {})[size, seed] = error
-    return found
+DATABASES: dict[str, Callable[[], list[Case]]] = {
+    "lcdb": lcdb,
+    "scikit-learn": scikit_learn,
+    "neural": lambda: [curve.case() for curve in neural()],
+    "imaging, long": lambda: imaging_cases("long"),
+    "imaging, short": lambda: imaging_cases("short"),
+    "other ct": other_ct,
+    "power laws": power_laws,
+    "no floor": lambda: power_laws(floors=False),
+}

@@ -4,6 +4,7 @@ A change that is meant to move answers keeps them anew: python -m benchmarks.pla
 """
 
 import json
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -55,48 +56,50 @@ def pilots() -> dict[str, tuple[kr.Curve, list[float], list[kr.Curve]]]:
 
 
 def numbers(names: Collection[str] | None = None) -> dict[str, Any]:
-    """Plans, forecasts, fits and comparisons, as plain values; of all pilots or few."""
-    found: dict[str, Any] = {}
-    asked = {name: each for name, each in pilots().items() if names is None or name in names}
+    """Plans, forecasts and comparisons, as plain values; of all pilots or few."""
+    answers: dict[str, Any] = {}
+    asked = {name: known for name, known in pilots().items() if names is None or name in names}
     for name, (curve, targets, related) in asked.items():
-        last, own = int(curve.sizes[-1]), dict[str, Any]()
+        forecast, last = kr.forecast(curve, related=related), int(curve.sizes[-1])
+        sizes = [last // 3, last] if forecast.doubt else [last // 3, last, 2 * last, 8 * last]
+        bands = [forecast.at(n) for n in sizes]
+        answers[name] = {"forecast": [[band.value, band.lower, band.upper] for band in bands]}
         for target in targets:
             plan = kr.plan(curve, target, related=related)
-            told = plan.to_dict()
-            own[f"{target:g}"] = {
-                key: told[key]
-                for key in ("samples", "middle", "chance", "lower", "upper", "reach", "between")
-            } | {key: told[key] for key in ("if_reached", "trust", "floor")}
-            advice = told["recommendation"]
-            collected = advice["n"] if advice["action"] == "collect" else None
-            own[f"{target:g}"]["recommendation"] = [advice["action"], collected]
-        made = kr.forecast(curve, related=related)
-        at = [last // 3, last] if made.doubt else [last // 3, last, 2 * last, 8 * last]
-        own["forecast"] = [[e.value, e.lower, e.upper] for e in map(made.at, at)]
-        if not related:
-            own["fits"] = {}
-            for fit in ("posterior", "paper"):
-                values = kr.forecast(curve, fit=fit)
-                own["fits"][fit] = [values.at(n).value for n in at]
-        found[name] = own
-    pairs = {"h8": ("h8 KO", "h8 FC"), "drawn": ("four seeds", "one seed")}
-    for name, (one, other) in pairs.items():
-        if not {one, other} <= asked.keys():
-            continue
-        first, second = asked[one][0], asked[other][0]
-        told = kr.compare(first, second, 0.003 if name == "h8" else 0.04).to_dict()
-        found[f"compare {name}"] = {key: told[key] for key in ("ratio", "crossover")}
-    plain: dict[str, Any] = json.loads(json.dumps(found))
+            advice, content = plan.recommend(), plan.to_dict()
+            answers[name][f"{target:g}"] = {
+                "samples": {f"{p:g}": plan.samples(p) for p in (0.5, 0.8, 0.9, 0.95)},
+                **{key: finite(getattr(plan, key)) for key in ("even", "lower", "upper", "reach")},
+                "between": plan.between,
+                **{key: content[key] for key in ("trust", "floor")},
+                "recommendation": [advice.action, advice.n if advice.action == "collect" else None],
+            }
+    pairs = {"h8": ("h8 KO", "h8 FC", 0.003), "drawn": ("four seeds", "one seed", 0.04)}
+    for name, (first, second, target) in pairs.items():
+        if {first, second} <= asked.keys():
+            pair = kr.compare(asked[first][0], asked[second][0], target)
+            content = pair.to_dict()
+            ends = None if pair.ratio_range is None else [*map(finite, pair.ratio_range)]
+            crossover = content["crossover"]
+            answers[f"compare {name}"] = {
+                "ratio": pair.ratio, "ratio_range": ends, "crossover": crossover
+            }  # fmt: skip
+    plain: dict[str, Any] = json.loads(json.dumps(answers))
     return plain
+
+
+def finite(number: float | None) -> float | None:
+    """A number as JSON has it: None where it is infinite or not known."""
+    return number if number is not None and math.isfinite(number) else None
 
 
 def differences(one: Any, other: Any, where: str = "") -> list[str]:
     """Where two contents differ by more than rounding: 1e-5 of a number, or one sample."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        return [each for key in one for each in differences(one[key], other[key], f"{where}/{key}")]
+        return [line for key in one for line in differences(one[key], other[key], f"{where}/{key}")]
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         pairs = enumerate(zip(one, other, strict=True))
-        return [each for at, pair in pairs for each in differences(*pair, f"{where}/{at}")]
+        return [line for at, pair in pairs for line in differences(*pair, f"{where}/{at}")]
     kinds = {type(one), type(other)}
     if kinds <= {int, float} and kinds != {bool}:
         slack = 1.0 if kinds == {int} else 1e-9

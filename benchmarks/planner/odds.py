@@ -1,26 +1,27 @@
-"""Do the planner's odds come true? Proper scores of its forecasts on curves kept apart.
+"""Do the planner's odds come true, by database? And do other estimators do better?
 
-Sets of pilots: imaging networks (data/imaging.csv), LCDB, neural networks (data/neural_*.csv), and
-simulated power laws with and without floors; each has a tuning and a reporting part. Asked at 2, 4,
-8 and 16 times the pilot's largest N (as far as the curve was measured):
+Pilots of `curves.DATABASES`, their metric named as users name it. Asked at 2, 4, 8 and 16 times the
+pilot's largest N, as far as the curve was measured:
 
-- CRPS of the log error, by 20 quantiles; the coverage of the 90% band; the mean signed log error.
-- P(target met by N) for targets of 0.95 to 0.5 times the pilot's last error, whether met or not:
-  Brier score, and how often each tenth of the odds came true.
-- For targets that the truth meets within 8 times the pilot: how often `safe(.9)` exists, and how
-  often it suffices where it lies within the data; the probability at the true N.
-- Ratios of known against dense networks (imaging): how often the 90% interval holds the true ratio.
+- Brier score of P(target met by N), for targets of 0.95 to 0.5 times the pilot's last error, which
+  are set without the truth; how often each tenth of the odds came true.
+- CRPS of the log error, and the coverage of the 90% band.
+- The N that is called 90% sure, at most 16 times the pilot: for how many of these targets there is
+  one within the data, and how often the target was met there.
+- The same for true errors at 2, 4 and 8 times a pilot beyond N = 32, taken as targets. The truth
+  sets these: of right odds one in ten is too small, and always there, so that where 40% are there,
+  three in four of them would be enough.
+- Ratios of dense over known networks (imaging): how often the 90% interval holds the true ratio.
 
-    python -m benchmarks.planner.odds [--part report|tune] [--sets imaging,lcdb] [--every 1]
-        [--first 0] [--no-metric] [--rivals] [--json FILE] [--table] [--held]
+    python -m benchmarks.planner.odds [--databases lcdb,neural] [--rivals] [--save VERSION]
+    python -m benchmarks.planner.odds --tables      # of what is kept: results/planner.txt, and
+                                                    # korisk/planning/record.json, which answers say
+    python -m benchmarks.planner.odds --noise       # of a single seed, by database
 
-"recalibration" is the offset and the slope of normal scores under which the odds of a set would
-have come true best. With --no-metric pilots do not name their metric, so that korisk takes the
-mixture of its priors. results/planner_odds.json holds what --json wrote for two versions, and
---table prints it as results/planner_odds.txt. --held writes how often answers held, for the pages,
-into the package, src/korisk/report/held.json.
+--save keeps the figures in results/planner.json under a version, "rivals" or "noise". Run with
+another version's `src` on PYTHONPATH, it asks that version the same:
 
-Run with another version's `src` on PYTHONPATH, it asks that version the same.
+    PYTHONPATH=OTHER/src:. python -m benchmarks.planner.odds --save 0.3.0
 """
 
 import argparse
@@ -28,240 +29,223 @@ import json
 import math
 import multiprocessing
 import warnings
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import ndtr, ndtri
 
-from benchmarks.planner import curves as curves
-from benchmarks.planner import rivals as rivals
-from benchmarks.planner.curves import Case
+from benchmarks.planner import curves, rivals
+from benchmarks.planner.curves import DATABASES, Case, ImagingCurve
 from korisk.curves.curve import Curve
 from korisk.planning.compare import compare
-from korisk.planning.forecast import forecast
-from korisk.planning.plan import plan_from
+from korisk.planning.futures.posterior import posterior
 
 Array = NDArray[np.float64]
 
 RESULTS = Path(__file__).parents[1] / "results"
-HELD = Path(__file__).parents[2] / "src" / "korisk" / "report" / "held.json"
-SETS = ("imaging", "lcdb", "neural", "power", "no floor")
-LEVELS = (np.arange(20) + 0.5) / 20
+KEPT, TEXT = RESULTS / "planner.json", RESULTS / "planner.txt"
+RECORD = Path(__file__).parents[2] / "src" / "korisk" / "planning" / "record.json"
 TARGETS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the pilot's last error
-FACTORS = (2, 4, 8, 16)
-RIVALS = ("M2", "M4", "BNSL", "tutorial curve_fit c + a N^-b")
+FACTORS = (2, 4, 8, 16)  # times the pilot's largest N
+GRID = 2.0 ** (np.arange(1, 33) / 8)  # ... at which an N that is 90% sure is sought
+SURE = 0.9
+SCORES = ("Brier", "CRPS")
+VERSIONS = ("0.3.0", "TWO", "now")
+NO_WORSE = 1.0005  # a score over that of TWO, up to rounding
+LABELS = {"posterior": "**posterior**"}
+RECORDED = ("imaging, long", "imaging, short")  # imaging networks, on which nothing was chosen
 LEAST = 100  # statements of a tenth of the odds that is judged
+SHORT = 32  # a pilot to this N is a short one
+EVERY = 3  # rivals are asked about each third pilot
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+FAR = 1e4  # times the pilot; a rival's answer beyond it is a refusal
+MISSED = 5.0  # log error of a rival whose prediction is no number
 
 
-def cases(name: str, part: str, every: int, first: int = 0) -> list[Case]:
-    """The pilots of a set."""
-    if name == "imaging":
-        found = curves.imaging_cases(part)
-    elif name == "lcdb":
-        found = curves.lcdb(part, 3 if part == "tune" else 12)
-    elif name == "neural":
-        found = [neural_case(curve) for curve in curves.neural(part)]
-    else:
-        found = curves.power_laws(part, floors=name == "power")
-    return found[first::every]
-
-
-def neural_case(curve: curves.NeuralCurve) -> Case:
-    """A published curve with a pilot to an eighth of its largest N, as one of the others."""
-    cut = curve.cut(8) if (curve.cut(8).pilot_n.size >= 4) else curve
-    places = [int(np.argmin(np.abs(np.log(cut.hidden_n / (f * cut.last))))) for f in FACTORS]
-    kept = sorted({p for p, f in zip(places, FACTORS, strict=True)
-                   if abs(math.log(cut.hidden_n[p] / (f * cut.last))) < 0.3})  # fmt: skip
-    n, error = cut.hidden_n[kept], np.minimum.accumulate(cut.hidden_error)[kept]
-    targets = tuple((float(e), float(m)) for m, e in zip(n, error, strict=True)
-                    if e < 0.97 * cut.pilot_error[-1])  # fmt: skip
-    return Case(cut.name, cut.domain, cut.curve, n, error, targets)
-
-
-def unnamed(curve: Curve) -> Curve:
-    """The same without the name of its metric."""
-    return Curve(curve.n, curve.error, curve.seed, curve.model)
-
-
-def factor(case: Case, n: float) -> int:
-    """Which of the factors N is nearest to."""
-    return min(FACTORS, key=lambda f: abs(math.log(n / case.last / f)))
+# --- One pilot -----------------------------------------------------------------------------------
 
 
 def asked(case: Case) -> dict[str, Any]:
-    """What the planner says of one case, beside the truth."""
+    """What the planner says of a pilot, beside the truth."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        made, truth = forecast(case.curve), np.log(case.hidden_error)
-        inside = case.hidden_n <= made.horizon
-        if not inside.all():
-            return {"doubt": True}
-        law = made.law(case.hidden_n)
-        quantiles = np.array([law.quantile(float(p)) for p in LEVELS])
-        above = truth - quantiles
-        crps = 2 * np.maximum(LEVELS[:, None] * above, (LEVELS[:, None] - 1) * above).mean(axis=0)
+        future, n, truth = posterior(case.curve), case.hidden_n, np.log(case.hidden_error)
+        law = future.law(n)
         low, high = law.quantile(0.05), law.quantile(0.95)
-        away = law.quantile(0.5) - truth
-        order = np.minimum.accumulate(case.hidden_error)
-        said: list[tuple[float, bool]] = []
-        for part in TARGETS:
-            goal = part * case.last_error
-            odds = np.maximum.accumulate(made.met(case.hidden_n, goal))
-            said += zip(odds.tolist(), (order <= goal).tolist(), strict=True)
-        met = []
-        for target, n in case.targets:
-            answer = plan_from(made, target)
-            safe = answer.samples(0.9)
-            within = safe is not None and safe <= case.hidden_n[-1]
-            enough = (safe or math.inf) >= n
-            met.append((n / case.last, answer.chances.at(n), safe is not None, within, enough))
-        rows = zip([factor(case, n) for n in case.hidden_n], crps, (low <= truth) & (truth <= high),
-                   away, high - low, strict=True)  # fmt: skip
-        return {"dense": "dense" in case.learner, "rows": [[float(v) for v in row] for row in rows],
-                "said": said, "met": met}  # fmt: skip
-
-
-def rival_scores(work: tuple[str, Case]) -> list[float]:
-    """|log error| of a rival, which is the CRPS of a forecast without a band."""
-    name, case = work
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        fitted = rivals.RIVALS[name](case.curve.sizes.astype(float), case.curve.means)
-        predicted = fitted(case.hidden_n)
-        away = np.abs(np.log(predicted / case.hidden_error))
-    return [float(each) for each in np.where(np.isfinite(away), away, 5.0)]
-
-
-def show(name: str, answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Print the figures of a set, and return them."""
-    known = [a for a in answers if "rows" in a]
-    rows = np.array([row for a in known for row in a["rows"]])
-    said = np.array([pair for a in known for pair in a["said"]], float)
-    met = np.array([row for a in known for row in a["met"]], float).reshape(-1, 5)
-    near = met[met[:, 0] <= 8.01]
-    far = {f: rows[rows[:, 0] == f] for f in FACTORS}
-    dense = np.array([row for a in known if a["dense"] for row in a["rows"]]).reshape(-1, 5)
-    figures = {
-        "pilots": len(answers),
-        "without answer": len(answers) - len(known),
-        "CRPS": float(rows[:, 1].mean()),
-        "coverage": {f: float(r[:, 2].mean()) for f, r in far.items() if len(r)},
-        "signed": {f: float(r[:, 3].mean()) for f, r in far.items() if len(r)},
-        "width": {f: float(np.median(r[:, 4])) for f, r in far.items() if len(r)},
-        "dense signed at 8x": float(dense[dense[:, 0] == 8, 3].mean()) if len(dense) else math.nan,
-        "Brier": float(np.mean((said[:, 0] - said[:, 1]) ** 2)),
-        "P at true N, 4x": float(met[np.abs(met[:, 0] - 4) < 0.5, 1].mean()),
-        "safe(.9) exists": float(near[:, 2].mean()),
-        "safe(.9) suffices": float(near[near[:, 3] > 0, 4].mean())
-        if near[:, 3].any()
-        else math.nan,
-        "odds": tenths(said),
-        "recalibration": recalibration(said),
+        factors = [min(FACTORS, key=lambda f: abs(math.log(size / case.last / f))) for size in n]
+        rows = zip(factors, crps(law, truth), (low <= truth) & (truth <= high),
+                   law.quantile(0.5) - truth, strict=True)  # fmt: skip
+        reached = np.minimum.accumulate(case.hidden_error)
+        grid = future.law(case.last * GRID)
+        statements: list[tuple[float, bool]] = []
+        sure: list[tuple[float, bool]] = []  # times the pilot's last N, and whether it was enough
+        for share in TARGETS:
+            goal = share * case.last_error
+            odds = np.maximum.accumulate(law.under(np.full(len(n), math.log(goal))))
+            statements += zip(odds.tolist(), (reached <= goal).tolist(), strict=True)
+            size = first_sure(grid.under(np.full(len(GRID), math.log(goal))))
+            if size * case.last > n[-1]:
+                size = math.inf
+            sure.append((size, met(case, size * case.last, goal)))
+        true_targets = []
+        for size, error in zip(n / case.last, reached, strict=True):
+            if size < 11 and error < 0.97 * case.last_error:
+                answer = first_sure(grid.under(np.full(len(GRID), math.log(error))))
+                true_targets.append((float(size), answer))
+    return {
+        "short": case.last <= SHORT,
+        "rows": [[float(value) for value in row] for row in rows],
+        "statements": statements,
+        "sure": sure,
+        "true targets": true_targets,
     }
-    print(f"\n{name}")
-    for key, value in figures.items():
-        print(f"  {key}: {value if not isinstance(value, float) else round(value, 4)}")
-    return figures | {"said": said.round(4).tolist()}
+
+
+def crps(law: Any, truth: Array) -> Array:
+    """Continuous ranked probability score of the log error: the integral of (F - step)^2."""
+    score = np.zeros(len(truth))
+    for end, above in ((law.quantile(0.001), False), (law.quantile(0.999), True)):
+        start, stop = (truth, np.maximum(end, truth)) if above else (np.minimum(end, truth), truth)
+        for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+            under = law.under(0.5 * (start + stop) + 0.5 * (stop - start) * node)
+            score += 0.5 * (stop - start) * weight * (1 - under if above else under) ** 2
+    return score
+
+
+def first_sure(odds: Array) -> float:
+    """The smallest of the grid's N, over the pilot's last, that is 90% sure; or infinity."""
+    return float(GRID[np.argmax(odds >= SURE)]) if (odds >= SURE).any() else math.inf
+
+
+def met(case: Case, n: float, error: float) -> bool:
+    """Whether the truth meets an error by N; between hidden N in a straight line of logarithms."""
+    sizes = np.append(case.last, case.hidden_n)
+    errors = np.minimum.accumulate(np.append(case.last_error, case.hidden_error))
+    return bool(np.interp(math.log(n), np.log(sizes), np.log(errors)) <= math.log(error) + 1e-9)
+
+
+# --- One database --------------------------------------------------------------------------------
+
+
+def figures(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of a database."""
+    rows = np.array([row for answer in answers for row in answer["rows"]])
+    said = statements(answers)
+    sure = np.array([pair for answer in answers for pair in answer["sure"]], float)
+    short = [answer for answer in answers if answer["short"]]
+    longer = [answer for answer in answers if not answer["short"]]
+    true = np.array([pair for a in longer for pair in a["true targets"]], float).reshape(-1, 2)
+    exists, needed = np.isfinite(sure[:, 0]), np.isfinite(true[:, 1])
+    by_distance = {}
+    for before, factor in zip((1, *FACTORS), FACTORS, strict=False):
+        near = (sure[:, 0] > before * 1.001) & (sure[:, 0] <= factor * 1.001)
+        by_distance[str(factor)] = [int(near.sum()), int(sure[near, 1].sum())]
+    return {
+        "pilots": len(answers),
+        "Brier": brier(said),
+        "CRPS": float(rows[:, 1].mean()),
+        "Brier, pilots to 32": brier(statements(short)),
+        "Brier, longer pilots": brier(statements(longer)),
+        "coverage": {
+            str(f): float(rows[rows[:, 0] == f, 2].mean())
+            for f in FACTORS
+            if (rows[:, 0] == f).any()
+        },
+        "mean log error at 8x": float(rows[rows[:, 0] == 8, 3].mean()),
+        "targets": len(sure),
+        "90% sure": int(exists.sum()),
+        "enough": int(sure[exists, 1].sum()),
+        "enough by distance": by_distance,
+        "true targets": len(true),
+        "true targets, 90% sure": int(needed.sum()),
+        "true targets, enough": int((true[:, 1] >= true[:, 0] * 0.999)[needed].sum()),
+    }
+
+
+def statements(answers: list[dict[str, Any]]) -> Array:
+    """(S, 2) odds and whether they came true."""
+    return np.array([s for answer in answers for s in answer["statements"]], float).reshape(-1, 2)
+
+
+def brier(said: Array) -> float:
+    """Brier score of odds; nan without any."""
+    return float(np.mean((said[:, 0] - said[:, 1]) ** 2)) if len(said) else math.nan
 
 
 def tenths(said: Array) -> list[tuple[float, float, int]]:
     """Mean odds said, how often they came true, and how many: for every tenth."""
-    found = []
+    judged = []
     for low in np.arange(10) / 10:
         chosen = said[(said[:, 0] >= low) & ((said[:, 0] < low + 0.1) | (low > 0.85))]
         if len(chosen) >= LEAST:
-            mean = chosen.mean(axis=0).round(3).tolist()
-            found.append((mean[0], mean[1], len(chosen)))
-    return found
+            judged.append((*chosen.mean(axis=0).round(3).tolist(), len(chosen)))
+    return judged
 
 
-def recalibration(said: Array) -> tuple[float, float]:
-    """Offset and slope of normal scores that make odds come true, by their likelihood."""
-    score, true = ndtri(np.clip(said[:, 0], 1e-4, 1 - 1e-4)), said[:, 1] > 0.5
-
-    def loss(line: Array) -> float:
-        right = ndtr((line[0] + line[1] * score) * np.where(true, 1, -1))
-        return -float(np.mean(np.log(np.maximum(right, 1e-6))))
-
-    found = minimize(loss, [0.0, 1.0], method="Nelder-Mead").x
-    return round(float(found[0]), 3), round(float(found[1]), 3)
+# --- Published curves, ratios, rivals ------------------------------------------------------------
 
 
-def ratios(part: str) -> dict[str, float]:
-    """True and said ratios of samples, dense over known, at targets that both meet."""
-    settings: dict[tuple[str, str], dict[str, curves.ImagingCurve]] = {}
-    for curve in curves.imaging():
-        if curve.part == part:
-            settings.setdefault(curve.setting, {})[curve.network] = curve
-    pairs = [(of[k], of[d], last)
-             for of in settings.values()
-             for k, d in (("unet", "dense-unet"), ("cnn", "dense"), ("unrolled", "dense-unet"))
-             if k in of and d in of
-             for last in (64, 256)]  # fmt: skip
-    with multiprocessing.Pool() as pool:
-        found = [row for rows in pool.map(ratio, pairs) for row in rows]
-        scores = np.array([pair for pairs in pool.map(missed, pairs) for pair in pairs])
-    table = np.array(found, float)
-    figures = {
-        "misses go together": float(np.corrcoef(scores.T)[0, 1]),
-        "ratios": len(table),
-        "interval holds": float(table[:, 0].mean()),
-        "with a number": float(np.isfinite(table[:, 1]).mean()),
-        "median of said over true": float(np.exp(np.nanmedian(table[:, 1]))),
-        "median of the lower end over true": float(np.exp(np.median(table[:, 2]))),
-    }
-    print("\nratios of dense over known")
-    for key, value in figures.items():
-        print(f"  {key}: {round(value, 3)}")
-    return figures
+def predicted(name: str, curve: Curve) -> rivals.Predict:
+    """What an estimator expects at other N: the planner's median, or a rival's fit."""
+    if name == "posterior":
+        return lambda at: posterior(curve).quantile(at, 0.5)
+    return rivals.RIVALS[name](curve.sizes.astype(float), curve.means)
 
 
-def missed(work: tuple[curves.ImagingCurve, curves.ImagingCurve, int]) -> list[list[float]]:
-    """Normal scores of both truths under their forecasts, beyond the pilot."""
-    scores = []
-    for curve in work[:2]:
-        case = curve.case(4, work[2])
-        made = forecast(case.curve)
-        if made.doubt:
-            return []
-        under = made.law(case.hidden_n).under(np.log(case.hidden_error))
-        scores.append(ndtri(np.clip(under, 1e-3, 1 - 1e-3)))
-    return [[float(first), float(second)] for first, second in zip(*scores, strict=True)]
+def rival(work: tuple[str, Case]) -> list[list[float]]:
+    """An estimator's |log error| at hidden N, and the log of its N over the true one."""
+    name, case = work
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        predict = predicted(name, case.curve)
+        away = np.abs(np.log(predict(case.hidden_n) / case.hidden_error))
+        grid: Array = case.last * np.geomspace(1, FAR, 400)
+        errors, reached = predict(grid), np.minimum.accumulate(case.hidden_error)
+    ratios = []
+    for n, error in zip(case.hidden_n, reached, strict=True):
+        if n < 11 * case.last and error < 0.97 * case.last_error:
+            at = grid[np.argmax(errors <= error)] if (errors <= error).any() else math.inf
+            ratios.append(float(np.log(at / n)))
+    return [np.where(np.isfinite(away), np.minimum(away, MISSED), MISSED).tolist(), ratios]
 
 
-def ratio(work: tuple[curves.ImagingCurve, curves.ImagingCurve, int]) -> list[list[float]]:
-    """For each target: whether the interval holds the truth, log of said and of lower over true."""
-    known, dense, last = work
-    both = [curve.case(4, last) for curve in (known, dense)]
-    truths = [np.minimum.accumulate(curve.table.mean(axis=1)) for curve in (known, dense)]
+def published(work: tuple[str, curves.NeuralCurve]) -> float:
+    """Root mean square of an estimator's log error at the held-out points of a published curve."""
+    name, curve = work
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        pilot = Curve(curve.pilot_n.astype(np.int64), curve.pilot_error, metric="loss")
+        away = np.log(predicted(name, pilot)(curve.hidden_n) / curve.hidden_error)
+    return float(np.sqrt(np.mean(np.where(np.isfinite(away), away, MISSED) ** 2)))
+
+
+def ratios(work: tuple[ImagingCurve, ImagingCurve, int]) -> list[list[float]]:
+    """For each target: whether the interval holds the true ratio, and log of said over true."""
+    pair, last = work[:2], work[2]
+    first, second = (curve.case(last).curve for curve in pair)
+    truths = [np.minimum.accumulate(curve.table.mean(axis=1)) for curve in pair]
     rows = []
-    for target in np.unique(truths[1][known.n > last]):
+    for target in np.unique(truths[1][pair[1].n > last]):
         passed = [np.flatnonzero(truth <= target) for truth in truths]
-        if not all(map(len, passed)) or min(p[0] for p in passed) < 1:
+        if not all(map(len, passed)) or pair[0].n[passed[0][0]] < 4:
             continue
-        if known.n[passed[0][0]] < 4:
-            continue
-        needed = [_crossed(curve.n, truth, target)
-                  for curve, truth in zip((known, dense), truths, strict=True)]  # fmt: skip
+        needed = [
+            crossed(curve.n, truth, target) for curve, truth in zip(pair, truths, strict=True)
+        ]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            said = compare(both[0].curve, both[1].curve, float(target))
-        true = math.log(needed[1] / needed[0])
-        ends = said.ratio_range
-        if ends is None:
-            continue
-        low, high = (math.log(e) if e > 0 else -math.inf for e in ends)
-        point = math.log(said.ratio) - true if said.ratio else math.nan
-        rows.append([float(low - 1e-9 <= true <= high + 1e-9), point, low - true])
+            comparison = compare(first, second, float(target))
+        if comparison.ratio_range is not None:
+            low, high = comparison.ratio_range
+            true = needed[1] / needed[0]
+            said = math.log(comparison.ratio / true) if comparison.ratio else math.nan
+            rows.append([float(low / (1 + 1e-9) <= true <= high * (1 + 1e-9)), said])
     return rows
 
 
-def _crossed(n: Array, truth: Array, target: float) -> float:
+def crossed(n: Array, truth: Array, target: float) -> float:
     """Where a falling curve passes a target, logarithm over logarithm."""
     at = int(np.argmax(truth <= target))
     logs, sizes = np.log(truth[at - 1 : at + 1]), np.log(n[at - 1 : at + 1])
@@ -269,91 +253,244 @@ def _crossed(n: Array, truth: Array, target: float) -> float:
     return float(np.exp(sizes[0] + part * (sizes[1] - sizes[0])))
 
 
-def short(value: float) -> str:
+def pairs(recipe: str) -> Iterator[tuple[ImagingCurve, ImagingCurve, int]]:
+    """Known and dense networks that saw the same pairs, and the last N of their pilots."""
+    settings: dict[tuple[str, str], dict[str, ImagingCurve]] = {}
+    for curve in curves.imaging():
+        if curve.recipe == recipe:
+            settings.setdefault(curve.setting, {})[curve.network] = curve
+    for networks in settings.values():
+        for known, dense in (("unet", "dense-unet"), ("cnn", "dense"), ("unrolled", "dense-unet")):
+            if known in networks and dense in networks:
+                yield from ((networks[known], networks[dense], last) for last in (64, 256))
+
+
+# --- The noise of a single seed ------------------------------------------------------------------
+
+
+def noise() -> dict[str, float]:
+    """Median over curves and sizes of the relative deviation of seeds, by database."""
+    tables = {recipe: [c.table for c in curves.imaging() if c.recipe == recipe]
+              for recipe in ("long", "short")}  # fmt: skip
+    tables["image networks"] = [curve.table for curve in curves.image_curves().values()]
+    for name in ("lcdb", "scikit-learn"):
+        tables[name] = [case.curve.table for case in DATABASES[name]()]
+    medians = {}
+    for name, of_database in tables.items():
+        spreads = [np.nanstd(t, axis=1, ddof=1) / np.nanmean(t, axis=1) for t in of_database]
+        medians[name] = float(np.median(np.concatenate(spreads)))
+    return medians | {"geometric mean": float(np.exp(np.mean(np.log([*medians.values()]))))}
+
+
+# --- Tables --------------------------------------------------------------------------------------
+
+
+def short(value: float, digits: int = 3) -> str:
     """A figure without its leading zero."""
-    return "-" if math.isnan(value) else f"{value:.3f}".replace("0.", ".", 1)
+    text = "-" if math.isnan(value) else f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
-def table() -> str:
-    """The kept figures of two versions, as a page shows them."""
-    kept = json.loads((RESULTS / "planner_odds.json").read_text("utf-8"))
-    old, new = kept["0.2.0"], kept["now"]
-    command = "python -m benchmarks.planner.odds --part report --every 2 --first 1"
-    heads = ("CRPS", "Brier", "P at true N, 4x", "safe(.9) exists", "safe(.9) suffices")
-    lines = [f"Version 0.2.0 → now. `{command}` (power laws: every 4).", ""]
-    columns = ("pilots", *heads, "coverage at 2/4/8/16x", "mean log error at 8x")
-    lines += [f"| {' | '.join(columns)} |", f"| {' | '.join('---' for _ in columns)} |"]
-    for name in SETS:
-        pair = old[name], new[name]
-        cells = [f"{name} ({pair[1]['pilots']})"]
-        cells += [" → ".join(short(each[head]) for each in pair) for head in heads]
-        cells.append(" → ".join("/".join(map(short, each["coverage"].values())) for each in pair))
-        cells.append(" → ".join(short(each["signed"]["8"]) for each in pair))
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", "Odds of imaging, lcdb and neural together, said → came true (statements):", ""]
-    for version, figures in kept.items():
-        odds = [f"{short(p)} → {short(true)} ({count})" for p, true, count in figures["pooled"]]
-        lines.append(f"- {version}: {', '.join(odds)}")
-    lines.append("")
-    for head in ("interval holds", "median of said over true"):
-        values = " → ".join(short(each["ratios"][head]) for each in (old, new))
-        lines.append(f"- Ratios of dense over known networks, {head}: {values}")
-    signed = " → ".join(short(each["imaging"]["dense signed at 8x"]) for each in (old, new))
-    return "\n".join([*lines, f"- Dense networks at 8x, mean log error: {signed}"])
+def line(*cells: str) -> str:
+    """A row of a table."""
+    return f"| {' | '.join(cells)} |"
 
 
-def held() -> dict[str, Any]:
-    """How often answers held, as pages say it: the part of the kept figures that travels."""
-    kept = json.loads((RESULTS / "planner_odds.json").read_text("utf-8"))["now"]
-    sets = {
-        name: {"pilots": kept[name]["pilots"], "enough": round(kept[name]["safe(.9) suffices"], 3)}
-        for name in ("imaging", "neural", "lcdb")
+def head(*cells: str) -> list[str]:
+    """A blank line and the first two lines of a table."""
+    return ["", line(*cells), line(*("---" for _ in cells))]
+
+
+def of_scores(kept: dict[str, Any]) -> Iterator[str]:
+    """Brier, CRPS and coverage of three versions."""
+    tables = [kept[version]["databases"] for version in VERSIONS]
+    columns = (f"{score}: {', '.join(VERSIONS)}" for score in SCORES)
+    yield from head("database (pilots)", *columns, "90% bands at 2/4/8/16x, now")
+    for name, row in tables[-1].items():
+        cells = [", ".join(short(table[name][score]) for table in tables) for score in SCORES]
+        coverage = "/".join(short(value, 2) for value in row["coverage"].values())
+        yield line(f"{name} ({row['pilots']})", *cells, coverage)
+    for label, summary in (("**mean**", np.mean), ("**worst**", max)):
+        cells = []
+        for score in SCORES:
+            scores = [[row[score] for row in table.values()] for table in tables]
+            cells.append(", ".join(short(float(summary(values))) for values in scores))
+        yield line(label, *cells, "")
+
+
+def of_sure(kept: dict[str, Any]) -> Iterator[str]:
+    """How often an N is called 90% sure, and how often it was enough, of three versions."""
+    tables = [kept[version]["databases"] for version in VERSIONS]
+
+    def shares(name: str, part: str, whole: str) -> str:
+        pairs = [(table[name][part], table[name][whole]) for table in tables]
+        return ", ".join(short(count / of if of else math.nan, 2) for count, of in pairs)
+
+    columns = ("an N is 90% sure", "and was enough")
+    near = "enough at most 2/4/8/16x, now"
+    yield from head("database", "targets", *columns, near, "true targets", *columns)
+    for name, row in tables[-1].items():
+        counts = row["enough by distance"].values()
+        yield line(
+            name,
+            f"{row['targets']:,}",
+            shares(name, "90% sure", "targets"),
+            shares(name, "enough", "90% sure"),
+            "/".join(short(right / of if of else math.nan, 2) for of, right in counts),
+            f"{row['true targets']:,}",
+            shares(name, "true targets, 90% sure", "true targets"),
+            shares(name, "true targets, enough", "true targets, 90% sure"),
+        )
+
+
+def of_odds(kept: dict[str, Any]) -> Iterator[str]:
+    """Said and true odds in tenths, and ratios."""
+    yield ""
+    for version in VERSIONS:
+        odds = [f"{short(p)} → {short(true)} ({n:,})" for p, true, n in kept[version]["odds"]]
+        yield f"- {version}: {', '.join(odds)}"
+
+
+def of_ratios(kept: dict[str, Any]) -> Iterator[str]:
+    """Ratios of samples, dense over known networks, of two versions."""
+    yield from head("trainings (ratios)", "interval holds: 0.3.0, now", "middle over true ratio")
+    for name, row in kept["now"]["ratios"].items():
+        pair = kept["0.3.0"]["ratios"][name], row
+        cells = (", ".join(short(of[key], 2) for of in pair) for key in ("holds", "median"))
+        yield line(f"{name} ({row['ratios']})", *cells)
+
+
+def of_others(kept: dict[str, Any]) -> Iterator[str]:
+    """The planner's median beside other estimators."""
+    figures = {
+        "mean error of log error": ("error", 3),
+        "N within a factor of two": ("2x", 2),
+        "no N within 10,000 times the pilot": ("none", 2),
     }
-    return {"sets": sets}
+    for heading, (figure, digits) in figures.items():
+        yield from head(heading, *DATABASES)
+        for name, rows in kept["rivals"].items():
+            cells = (short(row[figure], digits) for row in rows["databases"].values())
+            yield line(LABELS.get(name, name), *cells)
+    yield from head("published curves: RMSE of log error", "mean", "geometric mean")
+    for name, rows in kept["rivals"].items():
+        yield line(LABELS.get(name, name), *(short(value, 4) for value in rows["neural"]))
+
+
+def of_search(kept: dict[str, Any]) -> Iterator[str]:
+    """What is chosen with each database left out, and how it does there beside TWO."""
+    found = json.loads((RESULTS / "planner_search.json").read_text("utf-8"))
+    names = [*found]
+    table = np.array([[row[database] for database in DATABASES] for row in found.values()])
+    over = table / table[names.index("TWO")]  # (variants, databases, scores)
+    yield from head(f"left out, of {len(names) - 1} priors", "the choice: Brier, CRPS over TWO", "")
+    for place, database in enumerate(DATABASES):
+        others = np.delete(over.mean(axis=2), place, axis=1)
+        means = np.where((others <= NO_WORSE).all(axis=1), others.mean(axis=1), np.inf)
+        best = int(np.argmin(means))
+        yield line(database, ", ".join(short(v, 2) for v in over[best, place]), names[best])
+
+
+TABLES = {
+    "search": of_search,
+    "scores": of_scores,
+    "sure": of_sure,
+    "odds": of_odds,
+    "ratios": of_ratios,
+    "rivals": of_others,
+}
+
+
+def tables(kept: dict[str, Any]) -> Iterator[str]:
+    """Every table below its name, by which pages include it."""
+    for name, table in TABLES.items():
+        yield f"### {name}"
+        yield from table(kept)
+        yield ""
+
+
+def record() -> dict[str, Any]:
+    """How often answers held on curves that chose nothing, as every answer says it.
+
+    Rehearsals keep what `benchmarks.prediction.rehearse` found.
+    """
+    kept = json.loads(KEPT.read_text("utf-8"))["now"]
+    rows = [kept["databases"][name]["enough by distance"] for name in RECORDED]
+    counts = {factor: np.sum([row[factor] for row in rows], axis=0) for factor in rows[0]}
+    result: dict[str, Any] = json.loads(RECORD.read_text("utf-8"))
+    result["pilot"] = [
+        {"times": int(factor), "asked": int(asked), "held": held / asked}
+        for factor, (asked, held) in counts.items()
+    ]
+    of_ratios = kept["ratios"].values()
+    total = sum(row["ratios"] for row in of_ratios)
+    held = sum(row["ratios"] * row["holds"] for row in of_ratios) / total
+    result["ratio"] = [{"times": 1e99, "asked": total, "held": held}]
+    return result
+
+
+# --- The command ---------------------------------------------------------------------------------
+
+
+def of_version(pool: Any, names: list[str]) -> dict[str, Any]:
+    """The figures of the version of korisk that is imported."""
+    answers = {name: pool.map(asked, DATABASES[name](), chunksize=4) for name in names}
+    result: dict[str, Any] = {"databases": {name: figures(a) for name, a in answers.items()}}
+    result["odds"] = tenths(np.concatenate([statements(a) for a in answers.values()]))
+    result["ratios"] = {}
+    for recipe in ("long", "short"):
+        rows = np.array([row for found in pool.map(ratios, list(pairs(recipe))) for row in found])
+        result["ratios"][recipe] = {
+            "ratios": len(rows),
+            "holds": float(rows[:, 0].mean()),
+            "median": float(np.exp(np.nanmedian(rows[:, 1]))),
+        }
+    return result
+
+
+def of_rivals(pool: Any, names: list[str]) -> dict[str, Any]:
+    """Errors and N of all estimators, and their errors on published curves."""
+    result = {}
+    for name in ("posterior", *rivals.RIVALS):
+        of_database = {}
+        for database in names:
+            work = [(name, case) for case in DATABASES[database]()[::EVERY]]
+            away, ratio = zip(*pool.map(rival, work, chunksize=4), strict=True)
+            logs = np.abs(np.concatenate(ratio))
+            of_database[database] = {
+                "error": float(np.mean(np.concatenate(away))),
+                "2x": float((logs <= math.log(2) + 1e-9).mean()),
+                "none": float(np.isinf(logs).mean()),
+            }
+        misses = np.array(pool.map(published, [(name, curve) for curve in curves.neural()]))
+        means = [float(misses.mean()), float(np.exp(np.log(misses).mean()))]
+        result[name] = {"databases": of_database, "neural": means}
+    return result
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
-    """Ask, and print."""
+    """Ask, print and keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--part", choices=("report", "tune"), default="report")
-    parser.add_argument("--sets", default=",".join((*SETS, "ratios")))
-    parser.add_argument("--every", type=int, default=1, help="ask about every so many pilots")
-    parser.add_argument("--first", type=int, default=0, help="from which pilot on")
-    parser.add_argument("--no-metric", action="store_true", help="do not name the metric")
-    parser.add_argument("--rivals", action="store_true", help="ask other estimators, too")
-    parser.add_argument("--json", type=Path, help="write the figures there, too")
-    parser.add_argument("--table", action="store_true", help="print the kept figures, ask nothing")
-    parser.add_argument(
-        "--held", action="store_true", help="write those that the package shows, ask nothing"
-    )
+    parser.add_argument("--databases", default=";".join(DATABASES), help="with semicolons between")
+    parser.add_argument("--rivals", action="store_true", help="ask other estimators instead")
+    parser.add_argument("--save", help="keep the figures under this name")
+    parser.add_argument("--tables", action="store_true", help="write tables of what is kept")
+    parser.add_argument("--noise", action="store_true", help="print the deviation of seeds")
     options = parser.parse_args(None if arguments is None else list(arguments))
-    if options.table:
-        print(table())
+    kept = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+    if options.tables:
+        TEXT.write_text("\n".join(tables(kept)), "utf-8")
+        RECORD.write_text(json.dumps(record(), indent=1) + "\n", "utf-8")
         return
-    if options.held:
-        HELD.write_text(json.dumps(held(), indent=1) + "\n", "utf-8")
-        return
-    found: dict[str, Any] = {}
-    with multiprocessing.Pool() as pool:
-        for name in options.sets.split(","):
-            if name == "ratios":
-                continue
-            pilots = cases(name, options.part, options.every, options.first)
-            if options.no_metric:
-                pilots = [replace(case, curve=unnamed(case.curve)) for case in pilots]
-            found[name] = show(name, pool.map(asked, pilots, chunksize=4))
-            for rival in RIVALS if options.rivals else ():
-                scores = pool.map(rival_scores, [(rival, case) for case in pilots], chunksize=4)
-                found[name][rival] = float(np.mean([s for each in scores for s in each]))
-                print(f"  {rival}: |log error| {found[name][rival]:.4f}")
-    pooled = np.array([pair for f in found.values() for pair in f.pop("said")])
-    if len(pooled):
-        print("\nodds of all sets:", *tenths(pooled), sep="\n  ")
-        found["pooled"] = tenths(pooled)
-    if "ratios" in options.sets:
-        found["ratios"] = ratios(options.part)
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    if options.noise:
+        result: dict[str, Any] = noise()
+    else:
+        with multiprocessing.Pool() as pool:
+            ask = of_rivals if options.rivals else of_version
+            result = ask(pool, options.databases.split(";"))
+    print(json.dumps(result, indent=1))
+    if options.save:
+        KEPT.write_text(json.dumps(kept | {options.save: result}, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

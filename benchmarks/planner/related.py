@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.planner import curves as curves
 from korisk.curves.curve import Curve
-from korisk.planning.forecast import Forecast, forecast
-from korisk.planning.plan import plan_from
+from korisk.planning.plan import Forecast, Plan, forecast
 
 Array = NDArray[np.float64]
 
@@ -79,7 +78,7 @@ def invented(falls: bool) -> Curve:
 
 def samples(made: Forecast, error: float) -> float:
     """The N that an estimator gives for an error."""
-    return plan_from(made, float(error)).middle or math.inf
+    return Plan(made, float(error)).even or math.inf
 
 
 def rows(cases: list[Asked]) -> list[dict[str, float]]:
@@ -91,16 +90,15 @@ def rows(cases: list[Asked]) -> list[dict[str, float]]:
         for n, error in zip(case.n, case.error, strict=True):
             row = {"last": float(case.pilot.sizes[-1]), "multiple": n / case.pilot.sizes[-1]}
             for name, each in made.items():
-                low, high = (float(end[0]) for end in each.band([n]))
-                row[f"{name} error"] = abs(math.log(float(each.middle([n])[0]) / error))
+                low, high = (float(each.quantile(n, p)[0]) for p in (0.05, 0.95))
+                row[f"{name} error"] = abs(math.log(float(each.quantile(n, 0.5)[0]) / error))
                 row[f"{name} covered"] = float(low <= error <= high)
-                row[f"{name} middle"] = math.log(float(each.middle([n])[0]))
+                row[f"{name} middle"] = math.log(float(each.quantile(n, 0.5)[0]))
                 if error < 0.97 * case.pilot.means[-1]:
                     ratio = samples(each, error) / n
                     row[f"{name} within"] = float(0.5 <= ratio <= 2)
             for way in WAYS:
-                relatives = made[way].relatives
-                row[f"{way} trust"] = 0.0 if relatives is None else relatives.trust
+                row[f"{way} trust"] = made[way].trust or 0.0
             found.append(row)
     return found
 

@@ -1,4 +1,4 @@
-"""What others do with a pilot: fits of tutorials, LCDB and PyPI learning-curves, scaling laws.
+"""What others do with a pilot: fits of tutorials and scaling laws.
 
 The scaling laws M1 to M4 are those that Alabdulmohsin, Neyshabur and Zhai compare ("Revisiting
 Neural Scaling Laws in Language and Vision", 2022), and BNSL is the broken neural scaling law of
@@ -6,20 +6,17 @@ Caballero, Gupta, Rish and Krueger (2023) with one break. All are written here f
 and fitted alike: least squares of the log error from several fixed starts, the best of them kept.
 """
 
-import sys
-import tarfile
 from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import curve_fit, least_squares
+from scipy.optimize import curve_fit, least_squares, nnls
 from scipy.special import expit, logit
 
-from benchmarks.planner import curves as planner_curves
 from korisk.curves.curve import Curve
+from korisk.curves.noise import weights
 from korisk.planning.fit import calibrate
+from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]
 Predict = Callable[[Array], Array]
@@ -32,9 +29,22 @@ def last_value(n: Array, means: Array) -> Predict:
     return lambda at: np.full(len(at), means[-1])
 
 
-def line(fit: str, n: Array, means: Array) -> Predict:
-    """A line c + a log N / N: the paper's, with c the lowest mean, or by least squares."""
-    fitted = calibrate(Curve(n.astype(int), means), fit)
+def paper_line(n: Array, means: Array) -> Predict:
+    """The paper's line c + a log N / N, with c the lowest mean."""
+    return along(calibrate(Curve(n.astype(int), means)))
+
+
+def fitted_line(n: Array, means: Array) -> Predict:
+    """A line c + a log N / N by least squares, with c and a at least 0."""
+    root = np.sqrt(weights(Curve(n.astype(int), means)))
+    basis = np.stack([np.ones(len(n)), np.log(n) / n], axis=1)
+    scale = np.abs(basis).max(axis=0)  # so that units and large N do not matter
+    (floor, slope), _ = nnls(root[:, None] * basis / scale, root * means / means[-1])
+    return along(RiskLine(floor / scale[0] * means[-1], slope / scale[1] * means[-1]))
+
+
+def along(fitted: RiskLine) -> Predict:
+    """A line as a curve."""
     return lambda at: fitted.floor + fitted.slope * np.log(at) / at
 
 
@@ -49,63 +59,6 @@ def tutorial_power(n: Array, means: Array) -> Predict:
     except RuntimeError:
         return last_value(n, means)
     return lambda at: law(at, *fitted)
-
-
-def lcdb_mmf(n: Array, means: Array) -> Predict:
-    """The four-parameter MMF law by Levenberg-Marquardt from random starts, as LCDB fits it."""
-
-    def law(x: Array, a: float, b: float, c: float, d: float) -> Array:
-        power = np.power(x, d)
-        return np.asarray((a * b + c * power) / (b + power))
-
-    rng = np.random.default_rng(0)
-    best: tuple[float, Any] = (np.inf, None)
-    for _ in range(6):
-        try:
-            fitted, _ = curve_fit(law, n, means, p0=rng.uniform(0, 1, 4), maxfev=1_000)
-        except RuntimeError:
-            continue
-        loss = float(((law(n, *fitted) - means) ** 2).sum())
-        if loss < best[0]:
-            best = (loss, fitted)
-    if best[1] is None:
-        return last_value(n, means)
-    return lambda at: law(at, *best[1])
-
-
-def learning_curves_package(n: Array, means: Array) -> Predict:
-    """PyPI learning-curves 0.2.2: the best of its own families.
-
-    It is made for scores that grow toward one, so errors are told as parts of the first one.
-    """
-    module = _package()
-    tool = module.LearningCurve()
-    predictors = [p for p in tool.predictors if not p.diverging]
-    best, fitted = None, -np.inf
-    for predictor in predictors:
-        try:
-            tool.fit(predictor, n, 1 - means / (1.25 * means[0]))
-        except (RuntimeError, TypeError, ValueError):
-            continue
-        if predictor.score is not None and predictor.score > fitted:
-            best, fitted = predictor, predictor.score
-    if best is None:
-        return last_value(n, means)
-    whole = 1.25 * means[0]
-    return lambda at: np.nan_to_num(whole * (1 - np.asarray(best(at))), nan=float(means[-1]))
-
-
-@lru_cache
-def _package() -> Any:
-    archive = planner_curves.download("learning-curves==0.2.2", "learning-curves-0.2.2.tar.gz")
-    folder = planner_curves.CACHE / "learning-curves-0.2.2"
-    if not folder.exists():
-        with tarfile.open(archive) as tar:
-            tar.extractall(planner_curves.CACHE, filter="data")
-    sys.path.insert(0, str(folder))
-    from learning_curves import learning_curves
-
-    return learning_curves
 
 
 # --- Published scaling laws ----------------------------------------------------------------------
@@ -244,12 +197,10 @@ def _exp(value: float) -> float:
 
 
 RIVALS: dict[str, Rival] = {
-    "paper": partial(line, "paper"),
-    "line": partial(line, "line"),
+    "paper": paper_line,
+    "line": fitted_line,
     "last value": last_value,
-    "tutorial curve_fit c + a N^-b": tutorial_power,
-    "LCDB-style MMF": lcdb_mmf,
-    "PyPI learning-curves": learning_curves_package,
+    "curve_fit c + a N^-b": tutorial_power,
     "M1": m1,
     "M2": m2,
     "M3": m3,

@@ -141,14 +141,14 @@ SITUATIONS = (
     Situation(name="root, 4 times the pilot", target=0.0315, right=only("collect", "measure")),
     Situation(name="slow, near", rate=0.25, target=0.22, right=only("collect", "measure")),
     Situation(name="slow, far", rate=0.25, target=0.1, right=only("measure")),
-    Situation(name="slow, hopeless", rate=0.08, target=0.1, right=only("stop", "measure")),
+    Situation(name="slow, hopeless", rate=0.08, target=0.1, right=only("unlikely", "measure")),
     Situation(name="met already", target=0.5, right=only("collect")),
     Situation(name="met inside", target=0.1, right=only("collect")),
     Situation(name="met inside, one seed", target=0.1, seeds=1, right=only("collect", "measure")),
     Situation(name="one seed, near", target=0.05, seeds=1, right=only("collect", "measure")),
     Situation(
         name="one seed, floor", rate=0.9, network=0.05, target=0.03, seeds=1,
-        right=only("measure", "unknown", "stop"),
+        right=only("measure", "unknown", "unlikely"),
     ),
     Situation(
         name="clear floor of the network", rate=0.9, network=0.05, target=0.03, spread=0.02,
@@ -156,7 +156,7 @@ SITUATIONS = (
     ),
     Situation(
         name="floor just above the target", rate=0.7, network=0.03, target=0.028,
-        right=only("stop", "measure"),
+        right=only("stop", "unlikely", "measure"),
     ),
     Situation(
         name="floor just below the target", rate=0.9, network=0.02, target=0.024,
@@ -168,7 +168,7 @@ SITUATIONS = (
     ),
     Situation(
         name="flat by training, not probed", data=0.01, training=0.09, target=0.06, sizes=DECADE,
-        right=only("unknown", "stop", "train"),
+        right=only("unknown", "unlikely", "stop", "train"),
     ),
     Situation(
         name="mostly training, probed", data=0.1, training=0.09, target=0.06, sizes=DECADE,
@@ -176,11 +176,11 @@ SITUATIONS = (
     ),
     Situation(
         name="flat by noise, probed", data=0.01, noise=0.09, target=0.06, sizes=DECADE,
-        probed=True, right=only("stop", "unknown"),
+        probed=True, right=only("stop", "unlikely", "unknown"),
     ),
     Situation(
         name="flat by the network, probed", data=0.01, network=0.09, target=0.06, sizes=DECADE,
-        probed=True, right=only("stop", "unknown"),
+        probed=True, right=only("stop", "unlikely", "unknown"),
     ),
     Situation(
         name="data limit, probed", target=0.05, training=0.001, probed=True, right=only("collect"),
@@ -190,7 +190,7 @@ SITUATIONS = (
     ),
     Situation(
         name="crossing: the known operator", data=0.2, rate=0.9, network=0.02, target=0.01,
-        model="KO", spread=0.02, right=only("stop"),
+        model="KO", spread=0.02, right=only("stop", "unlikely"),
     ),
     Situation(
         name="crossing: the dense network", data=8.0, rate=1.0, target=0.01, model="FC",
@@ -211,7 +211,7 @@ SITUATIONS = (
     ),
     Situation(
         name="accuracy, floor", data=0.5, rate=0.7, network=0.1, target=0.05, unit="accuracy",
-        spread=0.02, right=only("stop"),
+        spread=0.02, right=only("stop", "unlikely"),
     ),
     Situation(
         name="rmse, far", rate=1.0, target=0.001, unit="rmse", right=only("collect", "measure"),

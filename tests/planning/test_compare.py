@@ -1,4 +1,4 @@
-"""Comparisons: the paper's two factors, ratios, and where curves cross."""
+"""Comparisons: ratios in closed form, the paper's two factors, and what is said of both."""
 
 import json
 import math
@@ -6,101 +6,221 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 import korisk as kr
-from pilots import FC_128, KO_128, N_128, power_pilot, released_h8
+from korisk.curves.noise import paired_correlation
+from korisk.errors import UnreachableError
+from korisk.planning import words
+from korisk.planning.compare import WIDER
+from pilots import FC_128, KO_128, N_128, KnownLaw, known_forecast, known_plan, released_h8
 
 Array = NDArray[np.float64]
 N = np.array([16, 32, 64, 128, 256, 512])
 RATE = np.log(N) / N
-FLAT = kr.Curve(N[:-1], [0.1, 0.09, 0.08, 0.075, 0.072], model="KO")
-STEEP = kr.Curve(N[:-1], [0.8, 0.4, 0.2, 0.1, 0.05], model="FC")
+KO, FC = (kr.Curve(N, a * N**-0.5, model=model) for a, model in ((0.5, "KO"), (1.0, "FC")))
+SPREADS = (0.2, 0.3)
 
 
-def test_two_factors_of_exact_lines_are_those_of_the_theory() -> None:
-    known, dense = kr.theory.RiskLine(0.02, 0.1), kr.theory.RiskLine(0.01, 0.8)
-    first, second = (kr.Curve(N, line.floor + line.slope * RATE) for line in (known, dense))
-    found = kr.compare(first, second, 0.025).factors()
-    expected = kr.theory.two_factors(known, dense, 0.025)
-    assert found.structural == pytest.approx(expected.structural, rel=1e-9)
-    assert found.approximation_budget == pytest.approx(expected.approximation_budget, rel=1e-9)
+def compared(
+    medians: tuple[float, float] = (4000, 16_000),
+    reach: tuple[float, float] = (1.0, 1.0),
+    curves: tuple[kr.Curve, kr.Curve] = (KO, FC),
+    target: float = 0.01,
+) -> kr.Comparison:
+    """Two plans whose N are log-normal around their medians."""
+    plans = (
+        known_plan(curve, median, target, spread=spread, reach=share)
+        for curve, median, spread, share in zip(curves, medians, SPREADS, reach, strict=True)
+    )
+    return kr.Comparison(*plans)
+
+
+# --- Ratios --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", [4.0, 0.25, 1.02, 0.99, 40.0])
+def test_the_ratio_of_two_lognormal_numbers_is_lognormal(factor: float) -> None:
+    pair = compared((4000, 4000 * factor))
+    assert pair.ratio is not None
+    assert pair.ratio_range is not None
+    deviation = math.sqrt(0.2**2 + 0.3**2 - 2 * 0.2 * 0.2 * 0.3)  # correlated by 0.2
+    # Widened beyond pilots, as measured.
+    ends = [factor * math.exp(score * WIDER * deviation) for score in ndtri([0.05, 0.95])]
+    assert pair.ratio == (pair.second.even or 0) / (pair.first.even or 1)
+    assert pair.ratio == pytest.approx(factor, rel=0.01)
+    assert pair.ratio_range == pytest.approx(ends, rel=0.02)
+    # The model that needs fewer is named first, with a factor above one, beside both counts.
+    saving, (low, high) = pair.saving(), pair.ratio_range
+    names = ("KO", "FC") if factor > 1 else ("FC", "KO")
+    counts = [f"{plan.even:,}" for plan in (pair.first, pair.second)]
+    low, high = (low, high) if factor > 1 else (1 / high, 1 / low)
+    assert saving.startswith(names[0])
+    assert " against ".join(counts if factor > 1 else counts[::-1]) in saving
+    assert f"plausible {words.times(low)} to {words.times(high)} times" in saving
+    ratio = words.times(max(pair.ratio, 1 / pair.ratio))
+    alike = ratio == "1"
+    assert ("about as many samples" in saving) == alike
+    assert alike or f"{ratio} times fewer samples than {names[1]} for 0.01" in saving
+    back = kr.Comparison(pair.second, pair.first)
+    assert back.ratio == pytest.approx(1 / pair.ratio)
+    assert back.ratio_range == pytest.approx([1 / end for end in pair.ratio_range[::-1]], rel=1e-6)
+    assert alike or back.saving() == saving
+
+
+@pytest.mark.parametrize(("reach", "known"), [(0.97, True), (0.93, False)])
+def test_futures_without_an_answer_leave_an_end_open(reach: float, known: bool) -> None:
+    """An end of the range is open where one in twenty futures has no answer."""
+    forward, backward = compared(reach=(1.0, reach)), compared(reach=(reach, 1.0))
+    assert forward.ratio_range is not None
+    assert backward.ratio_range is not None
+    assert 1 < forward.ratio_range[0] < 4 < forward.ratio_range[1]
+    assert backward.ratio_range[0] < 4 < backward.ratio_range[1] < math.inf
+    ends = math.isfinite(forward.ratio_range[1]), backward.ratio_range[0] > 0
+    assert ends == (known, known)
+    assert (compared(reach=(reach, reach)).ratio_range is not None) == known
+    for pair, end in ((forward, "at least"), (backward, "at most")):
+        assert (f"95% sure: {end} " in pair.saving()) != known
+    unclear = compared(reach=(reach, reach)).saving()
+    assert ("is not clear" in unclear) != known
+    assert "against" in unclear, "both counts all the same"
+
+
+def test_a_model_without_an_answer_leaves_a_bound() -> None:
+    """The second meets the target in four of ten futures: it needs at least its 5% quantile."""
+    pair = compared(reach=(1.0, 0.4))
+    assert (pair.second.even, pair.ratio, pair.likely) == (None, None, False)
+    assert pair.ratio_range is not None
+    least, most = pair.ratio_range
+    assert most == math.inf
+    assert 2.0 < least < 4.0
+    saving = pair.saving()
+    assert saving.startswith(f"KO needs at least {words.times(least)} times fewer samples than FC")
+    assert "95% sure" in saving
+    swapped = kr.Comparison(pair.second, pair.first)
+    assert swapped.ratio_range == pytest.approx((0, 1 / least))
+    assert swapped.saving() == saving
+    assert compared(reach=(0.4, 0.4)).ratio_range is None
+    for unknown in (compared(reach=(0.4, 0.4)), compared((4000, 1500), (1.0, 0.4))):
+        assert "not known" in unknown.saving()
+
+
+@pytest.mark.parametrize(("level", "rate"), [(0.001, 0.6), (0.001, 0.9), (1e-5, 0.6)])
+def test_what_one_met_at_once_is_answered_for_the_other(level: float, rate: float) -> None:
+    """Fewer than 4 might be enough for the first, so that the ratio has one end alone."""
+    n = np.repeat([4, 16, 64, 256], 3)
+    noise = np.tile([0.98, 1.0, 1.02], 4)
+    flat = kr.Curve(n, level * noise, [1, 2, 3] * 4, "flat")
+    steep = kr.Curve(n, 0.08 / n**rate * noise, [1, 2, 3] * 4, "steep")
+    pair, back = kr.compare(flat, steep, 0.002), kr.compare(steep, flat, 0.002)
+    assert pair.first.met_at_smallest
+    assert (pair.first.even, pair.second.even) == (4, kr.plan(steep, 0.002).even)
+    assert pair.ratio is not None
+    assert pair.ratio_range is not None
+    low, high = pair.ratio_range
+    assert 0.9 * pair.second.lower / 4 <= low <= pair.ratio
+    assert math.isinf(high)
+    assert list(back.ratio_range or ()) == pytest.approx([0.0, 1 / low])
+    for saving in (pair.saving(), back.saving()):
+        assert saving.startswith("flat needs at least ")
+        assert "at most 4 against" in saving
+    both = compared((3, 3), target=0.9)
+    assert both.first.met_at_smallest
+    assert (both.ratio, both.ratio_range) == (None, None)
+
+
+def test_the_ratio_has_one_end_where_one_model_has_no_number() -> None:
+    """0.06 is out of reach of a curve that levels off at 0.1; the other meets it at once."""
+    n = np.repeat([4, 16, 64, 256], 3)
+    noise = np.exp(0.01 * np.random.default_rng(1).standard_normal(n.size))
+    good = kr.Curve(n, 0.03 * n**-0.1 * noise, [1, 2, 3] * 4, "good")
+    stuck = kr.Curve(n, (0.1 + 1.0 / n) * noise, [1, 2, 3] * 4, "stuck")
+    pair = kr.compare(good, stuck, 0.06)
+    assert (pair.second.even, pair.ratio) == (None, None)
+    assert pair.ratio_range is not None
+    assert pair.ratio_range[0] >= 256 / 4  # missed at every measured N
+    assert "good: 0.06 is met already at N = 4" in pair.explain()
+    assert "stuck: unlikely to reach 0.06" in pair.explain()
+    # What is far too easy for both is refused as ever.
+    with pytest.raises(kr.KoriskError, match="worse than all that was measured"):
+        kr.compare(good, stuck, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("medians", "expected"),
+    [((600, 600), 0.2), ((600, 1e9), 0.2), ((500, 600), 0.0), ((600, 500), 0.0)],
+)
+def test_beyond_the_pilots_forecasts_err_alike(
+    medians: tuple[float, float], expected: float
+) -> None:
+    """One inside its pilot and one beyond are independent."""
+    assert compared(medians).together == expected
+
+
+def noisy_pair(seeds: int = 4) -> tuple[kr.Curve, kr.Curve]:
+    """Two pilots whose seeds are off by common factors."""
+    rng = np.random.default_rng(0)
+    shared, curves = 0.1 * rng.standard_normal((6, seeds)), []
+    for factor, model in ((1, "KO"), (4, "FC")):
+        scatter = np.exp(shared + 0.05 * rng.standard_normal((6, seeds)))
+        errors = (factor / N[:, None] * scatter).ravel()
+        curves.append(kr.Curve(np.repeat(N, seeds), errors, [*range(seeds)] * 6, model))
+    return curves[0], curves[1]
+
+
+def test_inside_the_pilots_shared_seeds_say_how_forecasts_err() -> None:
+    first, second = noisy_pair()
+    paired = paired_correlation(first, second)
+    assert 0.3 < paired < 1
+    assert kr.compare(first, second, 0.03).together == paired
+    nameless = kr.Curve(N, 1.0 / N)
+    assert paired_correlation(nameless, nameless) == 0
+
+
+def test_parallel_curves_have_the_ratio_of_their_law_and_do_not_cross() -> None:
+    pair = kr.compare(kr.Curve(N, 0.5 * N**-0.5), kr.Curve(N, 1.5 * N**-0.5), 0.05)
+    assert pair.crossover is None
+    assert "do not clearly cross" in pair.explain()
+    assert pair.ratio == pytest.approx(9, rel=0.02)  # N^-1/2: three times the error
+    assert pair.ratio_range is not None
+    assert pair.ratio_range[0] < 9 < pair.ratio_range[1]
+
+
+# --- The two factors of Proposition 1 ------------------------------------------------------------
+
+
+def test_two_factors_are_those_of_the_calibrated_lines() -> None:
+    first, second = kr.Curve(N, 0.02 + 0.1 * RATE), kr.Curve(N, 0.01 + 0.8 * RATE)
+    expected = kr.theory.two_factors(kr.calibrate(first), kr.calibrate(second), 0.025)
+    assert kr.compare(first, second, 0.025).factors() == expected
+    assert expected.structural == pytest.approx(8)
 
 
 def test_the_papers_factors_from_its_own_sweep() -> None:
     """Squared means at H = 128: sigma ratio 9.45e-2 / 1.11e-2 of the calibration table."""
     known, dense = (kr.Curve(N_128, np.square(means)) for means in (KO_128, FC_128))
-    found = kr.compare(known, dense, 0.004).factors("paper")
-    assert found.structural == pytest.approx(9.45e-2 / 1.11e-2, rel=0.01)
+    factors = kr.compare(known, dense, 0.004).factors()
+    assert factors.structural == pytest.approx(9.45e-2 / 1.11e-2, rel=0.01)
 
 
-def test_the_ratio_is_that_of_the_plans_and_inverts_when_swapped() -> None:
-    ko, fc = released_h8("KO"), released_h8("FC")
-    there, back = kr.compare(ko, fc, 0.003), kr.compare(fc, ko, 0.003)
-    assert there.ratio is not None
-    assert back.ratio is not None
-    assert there.ratio == pytest.approx(1 / back.ratio)
-    assert there.ratio_range is not None
-    assert back.ratio_range is not None
-    assert there.ratio_range[0] < there.ratio < there.ratio_range[1]
-    assert there.ratio_range[0] == pytest.approx(1 / back.ratio_range[1], rel=0.02)
+def test_factors_need_lines_that_fall_to_the_target() -> None:
+    flat, falling = kr.Curve(N, 0.01 + 0.0 * N), kr.Curve(N, 0.01 + 1.0 / N)
+    for first, second in ((flat, falling), (falling, flat)):
+        with pytest.raises(kr.KoriskError, match="must be > 0, got 0"):
+            kr.compare(first, second, 0.03).factors()
+    first, second = kr.Curve(N, 0.01 + 0.5 * RATE), kr.Curve(N, 0.02 + 2.0 * RATE)
+    content = kr.compare(first, second, 0.05).to_dict()["two_factors"]
+    assert content["structural"] == pytest.approx(4)
+    assert content["product"] == content["structural"] * content["approximation_budget"]
+    for target, unit, start in ((0.015, "error", ""), (math.sqrt(0.015), "rmse", "as errors")):
+        convert = kr.curves.UNITS[unit].from_error
+        curves = [kr.Curve(N, convert(curve.means), unit=unit) for curve in (first, second)]
+        below = kr.compare(curves[0], curves[1], target)
+        assert below.to_dict()["two_factors"]["unknown"].startswith(start)
+        assert "are not defined at this target" in below.explain(full=True)
 
 
-@pytest.fixture(scope="module")
-def released() -> kr.Comparison:
-    """The released sweep at a target that KO does not reach."""
-    known, dense = kr.Curve(N_128, KO_128, model="KO"), kr.Curve(N_128, FC_128, model="FC")
-    return kr.compare(known, dense, 0.042)
-
-
-def test_the_released_sweep_crosses_where_its_means_do(released: kr.Comparison) -> None:
-    """KO leads at N = 256 and FC at N = 1024, so the crossover lies between."""
-    found = released.crossover
-    assert found is not None
-    assert 256 < found.n < 1024
-    assert found.lower <= found.n <= found.upper
-    assert found.better_after == "FC"
-    assert found.measured
-
-
-def test_exact_curves_cross_where_they_must() -> None:
-    first, second = kr.Curve(N, 0.5 * N**-0.25), kr.Curve(N, 4.0 * N**-0.5)  # cross at 8^4
-    found = kr.compare(first, second, 0.1).crossover
-    assert found is not None
-    # Eight times the pilot, by one seed of unknown noise.
-    assert found.lower < 4096 < found.upper
-    assert found.n == pytest.approx(4096, rel=0.5)
-    assert not found.measured
-    assert found.better_after == "second"
-
-
-def test_parallel_curves_do_not_cross() -> None:
-    first, second = kr.Curve(N, 0.5 * N**-0.5), kr.Curve(N, 1.5 * N**-0.5)
-    comparison = kr.compare(first, second, 0.05)
-    assert comparison.crossover is None
-    assert "do not clearly cross" in comparison.explain()
-    assert comparison.ratio == pytest.approx(9, rel=0.02)  # N^-1/2: three times the error
-    assert comparison.ratio is not None
-    assert comparison.ratio_range is not None
-    assert comparison.ratio_range[0] < comparison.ratio < comparison.ratio_range[1]
-
-
-def test_odds_are_even_for_a_curve_against_itself() -> None:
-    curve = power_pilot()
-    comparison = kr.compare(curve, curve, 0.04)
-    assert comparison.odds(np.array([512.0, 4096.0])) == pytest.approx([0.5, 0.5], abs=0.02)
-    assert comparison.crossover is None
-
-
-def test_where_one_has_no_answer_the_other_still_has(released: kr.Comparison) -> None:
-    assert released.ratio is None
-    assert released.ratio_range is None or released.ratio_range[1] < 1
-    assert released.second.middle is not None
-    words = released.explain()
-    assert "KO: It is not known whether KO reaches 0.042" in words
-    assert "FC needs about" in words
-    content = json.loads(json.dumps(released.to_dict()))
-    assert content["ratio"] is None
-    assert "unknown" in content["two_factors"]["paper"]
+# --- What is said --------------------------------------------------------------------------------
 
 
 def test_like_is_compared_with_like() -> None:
@@ -111,117 +231,72 @@ def test_like_is_compared_with_like() -> None:
         kr.compare(kr.Curve(N, RATE), kr.Curve(N, RATE, unit="rmse"), 0.01)
 
 
-def test_the_factors_need_lines() -> None:
-    comparison = kr.compare(released_h8("KO"), released_h8("FC"), 0.003)
-    with pytest.raises(kr.KoriskError, match="fit must be one of paper, line"):
-        comparison.factors("power")
-    assert math.isfinite(comparison.factors().product)
+def test_equal_or_missing_names_are_first_and_second() -> None:
+    bare = kr.Curve(N, RATE)
+    assert kr.compare(KO, FC, 0.05).names == ("KO", "FC")
+    for first, second in ((bare, bare), (KO, bare), (bare, KO), (KO, KO)):
+        assert kr.compare(first, second, 0.05).names == ("first", "second")
 
 
-@pytest.mark.parametrize(("level", "rate"), [(0.001, 0.6), (0.001, 0.9), (1e-5, 0.6)])
-def test_what_one_met_at_once_is_answered_for_the_other(level: float, rate: float) -> None:
-    """Fewer than 4 might be enough for the first, so that the ratio has one end alone.
-
-    The third is worse by far than all that the first measured, and a root of it would not be.
-    """
-    n = np.repeat([4, 16, 64, 256], 3)
-    noise = np.tile([0.98, 1.0, 1.02], 4)
-    flat = kr.Curve(n, level * noise, [1, 2, 3] * 4, "flat")
-    steep = kr.Curve(n, 0.08 / n**rate * noise, [1, 2, 3] * 4, "steep")
-    made, back = kr.compare(flat, steep, 0.002), kr.compare(steep, flat, 0.002)
-    assert made.first.met_at_smallest
-    assert made.first.middle == 4
-    assert made.second.middle == kr.plan(steep, 0.002).middle
-    assert made.ratio is not None
-    assert made.ratio_range is not None
-    low, high = made.ratio_range
-    assert 0.9 * made.second.lower / 4 <= low <= made.ratio
-    assert math.isinf(high)
-    assert list(back.ratio_range or ()) == pytest.approx([0.0, 1 / low])
-    for words, side in ((made.explain(), "at least"), (back.explain(), "at most")):
-        assert "at most 4" in words
-        assert f"{side} " in words.partition("a ratio of")[2].partition("95%")[0]
+def test_a_comparison_has_a_line_for_every_model_and_those_of_its_plans() -> None:
+    pair = kr.compare(*noisy_pair(), 0.001)
+    lines = pair.explain().split("\n")
+    assert lines[0] == pair.saving()
+    for name, plan in zip(pair.names, (pair.first, pair.second), strict=True):
+        advice = plan.recommend()
+        (line,) = [line for line in lines if line.startswith(f"{name}: ") and advice.odds in line]
+        assert advice.sentence in line
+    assert pair.crossing.explain() in lines
+    assert (pair.record in lines) == (pair.record != "")
+    full = pair.explain(full=True)
+    assert "Proposition 1" in full or "sigma" in full
+    assert all(text in full for plan in (pair.first, pair.second) for text in plan.findings)
+    bare = [kr.Curve(N, a * N**-0.5) for a in (0.5, 1.0)]
+    nameless = kr.compare(bare[0], bare[1], 0.02).explain()
+    assert "first: collect" in nameless
+    assert "second: " in nameless
 
 
-def test_the_ratio_has_one_end_where_one_model_has_no_number() -> None:
-    """0.06 is out of reach of a curve that levels off at 0.1; the other meets it at once."""
-    rng = np.random.default_rng(1)
-    n = np.repeat([4, 16, 64, 256], 3)
-    noise = np.exp(0.01 * rng.standard_normal(n.size))
-    good = kr.Curve(n, 0.03 * n**-0.1 * noise, [1, 2, 3] * 4, "good")
-    stuck = kr.Curve(n, (0.1 + 1.0 / n) * noise, [1, 2, 3] * 4, "stuck")
-    made = kr.compare(good, stuck, 0.06)
-    assert (made.second.middle, made.ratio) == (None, None)
-    assert made.ratio_range is not None
-    assert made.ratio_range[0] >= 256 / 4  # missed at every measured N
-    words = made.explain()
-    assert "good needs at most 4 samples" in words
-    assert "not reachable" in words
-    assert "at least" in words
-    # What is far too easy for both is refused as ever.
-    with pytest.raises(kr.KoriskError, match="worse than all that was measured"):
-        kr.compare(good, stuck, 6.0)
+def test_plain_values_have_both_plans() -> None:
+    pair = kr.compare(released_h8("KO"), released_h8("FC"), 0.003)
+    content = json.loads(json.dumps(pair.to_dict()))
+    for name, plan in (("first", pair.first), ("second", pair.second)):
+        plain = json.loads(json.dumps(plan.to_dict()))
+        assert content[name] == {"name": plan.forecast.model, **plain}
+    assert content["ratio"] == pair.ratio == (pair.second.even or 0) / (pair.first.even or 1)
+    assert content["ratio_range"] == list(pair.ratio_range or ())
+    assert content["saving"] == pair.saving()
+    assert content["explanation"] == pair.explain(full=True)
+    assert content["record"] == pair.record
 
 
-@pytest.mark.parametrize(
-    ("odds", "after", "share"),
-    [
-        ([0.0, 1.0], "second", 0.5),
-        ([1.0, 0.0], "first", 0.5),
-        ([0.25, 0.75], "second", 0.5),
-        ([0.26, 1.0], None, 0),
-        ([0.25, 0.74], None, 0),
-        ([0.75, 0.26], None, 0),
-        ([0.6, 0.0, 1.0], "second", 0.75),  # even odds at first are no crossover
-        ([0.4, 1.0, 0.0], "first", 0.75),
-    ],
-)
-def test_a_crossover_is_clear_before_and_after(
-    monkeypatch: pytest.MonkeyPatch, odds: list[float], after: str | None, share: float
-) -> None:
-    """Odds that run through some values, evenly over the doublings from 16 to 64 times 256."""
-
-    def made_up(self: kr.Comparison, n: Array) -> Array:
-        assert (n[0], n[-1]) == (16, pytest.approx(64 * 256))
-        return np.interp(np.log2(n / 16), np.linspace(0, 10, len(odds)), odds)
-
-    sizes = N[:-1]
-    monkeypatch.setattr(kr.Comparison, "odds", made_up)
-    found = kr.Comparison(*[kr.plan(kr.Curve(sizes, 1.0 / sizes), 1e-3)] * 2).crossover
-    assert (found.better_after if found else None) == after
-    if found is not None:
-        assert found.n == pytest.approx(16 * 2 ** (10 * share), rel=0.15)
-        assert found.lower <= found.n <= found.upper
-        assert found.measured == (found.n <= 256)
+def test_an_unreachable_target_is_refused_by_the_name_of_the_model() -> None:
+    rising = [0.05, 0.06, 0.08, 0.1, 0.2, 0.3]
+    for model, name in (("FC", "FC"), ("", "second")):
+        worse = kr.compare(KO, kr.Curve(N, rising, model=model), 0.02)
+        with pytest.raises(UnreachableError, match="gets worse") as refusal:
+            worse.require_advice()
+        assert str(refusal.value).startswith(f"{name}: ")
+    kr.compare(KO, FC, 0.02).require_advice()
 
 
-def test_curves_that_rise_have_no_slope_and_no_factors() -> None:
-    rising, falling = kr.Curve(N, 0.01 * N**0.2), kr.Curve(N, 0.01 + 1.0 / N)
-    for first, second in ((rising, falling), (falling, rising)):
-        with pytest.raises(kr.KoriskError, match="must be > 0, got 0"):
-            kr.compare(first, second, 0.03).factors()
+@pytest.mark.parametrize(("factor", "doubted"), [(150.0, True), (15.0, False), (1.5, False)])
+def test_percent_beside_fractions_is_asked_about(factor: float, doubted: bool) -> None:
+    n, errors = [8, 16, 32, 64], np.array([0.4, 0.3, 0.2, 0.15])
+    known = kr.Curve(n, errors, model="KO")
+    dense = kr.Curve(n, factor * errors, model="FC")
+    for pair in ((known, dense), (dense, known)):
+        comparison = kr.compare(*pair, target=0.1)
+        for text in (comparison.explain(), comparison.saving()):
+            # The question comes first: the number after it may be wrong.
+            assert text.startswith("All errors of FC are above 1 and all of KO below") is doubted
 
 
-@pytest.mark.parametrize(("first", "second"), [(FLAT, STEEP), (STEEP, FLAT)])
-def test_the_papers_lines_cross_without_odds(first: kr.Curve, second: kr.Curve) -> None:
-    """Where the lines have the same error, whichever is named first."""
-    pair = kr.compare(first, second, 0.08, fit="paper")
-    crossing = pair.crossover
-    assert crossing is not None
-    errors = [kr.planning.calibrate(curve).predict(crossing.n) for curve in (first, second)]
-    assert errors[0] == pytest.approx(errors[1], rel=0.01)
-    assert crossing.better_after == "FC"
-    assert math.isnan(crossing.lower)
-    assert math.isnan(crossing.upper)
-    assert pair.ratio_range is None
-
-
-def test_sizes_that_one_pilot_lacks_are_interpolated() -> None:
-    """Means at 16, 64, 256 and at 32, 128, 512 cross at 90 without a common N."""
-    n = np.array([8, 16, 32, 64, 128, 256, 512, 1024])
-    flat = kr.Curve(n[::2], 0.1 * (n[::2] / 90) ** -0.1, model="flat")
-    steep = kr.Curve(n[1::2], 0.1 * (n[1::2] / 90) ** -0.7, model="steep")
-    both = kr.compare(flat, steep, 0.1)
-    assert both.crossover is not None
-    assert f"cross at about N = {both.crossover.n}" in both.explain()
-    assert both.crossover.n == pytest.approx(90, rel=0.15)
+def test_rehearsals_are_compared_like_pilots() -> None:
+    forecasts = (
+        known_forecast(curve, KnownLaw(0.01 * median), simulated=True)
+        for curve, median in ((KO, 4000), (FC, 16_000))
+    )
+    pair = kr.Comparison(*(forecast.plan(0.01) for forecast in forecasts))
+    assert pair.ratio == pytest.approx(4, rel=0.01)
+    assert "KO needs 4 times fewer samples than FC" in pair.saving()

@@ -10,22 +10,9 @@ from numpy.typing import NDArray
 from scipy.stats import median_abs_deviation
 
 import korisk as kr
-from korisk.curves.noise import relative_variance
-from korisk.errors import Argument, Message
-from korisk.planning.explain import (
-    chance,
-    count,
-    doubt,
-    findings,
-    no_floor,
-    no_learning,
-    outliers,
-    paragraph,
-    rises,
-    span,
-    times,
-)
+from korisk.curves.noise import ONE_SEED, relative_variance
 from korisk.planning.futures.posterior import ROUGHEST, posterior
+from korisk.planning.pilot import doubt, findings, no_floor, no_learning, outliers, rises
 
 Array = NDArray[np.float64]
 
@@ -66,8 +53,7 @@ def test_a_curve_that_ends_higher_than_noise_explains_is_not_extrapolated(
     curve = seeded(0.1 * np.exp(np.linspace(0, excess * least, 4)))
     why = doubt(curve, posterior(curve))
     assert ("with more data it gets worse" in why) == doubted
-    # Single seeds are taken to deviate by 2%.
-    single = kr.Curve(N, 0.1 * np.exp(np.linspace(0, excess * 2 * 0.02 * math.sqrt(2), 4)))
+    single = kr.Curve(N, 0.1 * np.exp(np.linspace(0, excess * 2 * ONE_SEED * math.sqrt(2), 4)))
     why = doubt(single, posterior(single))
     assert ("with more data it gets worse" in why) == doubted
     if doubted:
@@ -85,16 +71,16 @@ def test_an_outlier_lies_four_robust_deviations_from_the_median(factor: float, s
     logs[1, 3 + 3 * side] = side * factor * 4 * deviation
     errors = np.array([0.5, 0.4, 0.3])[:, None] * np.exp(logs)
     curve = kr.Curve(np.repeat([8, 16, 32], 7), errors.ravel(), list("abcdefg") * 3)
-    found = outliers(curve)
+    rows = outliers(curve)
     if factor < 1:
-        assert found == {}
+        assert rows == {}
         return
-    ((row, times),) = found.items()
+    ((row, times),) = rows.items()
     assert (curve.n[row], curve.seed[row]) == (16, "abcdefg"[3 + 3 * side])
     assert times == pytest.approx(math.exp(side * factor * 4 * deviation), rel=1e-9)
-    (said,) = [text for text in findings(curve) if "outlier" in text]
-    assert f"Seed {curve.seed[row]} is an outlier at N = 16" in said
-    assert f"its error is {times:.2g} times the median" in said
+    (sentence,) = [text for text in findings(curve) if "outlier" in text]
+    assert f"Seed {curve.seed[row]} is an outlier at N = 16" in sentence
+    assert f"its error is {times:.2g} times the median" in sentence
 
 
 @pytest.mark.parametrize(("factor", "count"), [(1.49, 0), (1.51, 1), (1 / 1.49, 0), (1 / 1.51, 1)])
@@ -111,7 +97,7 @@ def test_seeds_that_agree_have_outliers_from_a_factor_of_one_and_a_half(
 def standard_error(curve: kr.Curve, degree: int, least: float) -> float:
     """Of the leading coefficient of a weighted polynomial of log error in log N."""
     noise = relative_variance(curve)
-    variance = np.full(len(curve.sizes), 0.02**2) if noise is None else noise
+    variance = np.full(len(curve.sizes), ONE_SEED**2) if noise is None else noise
     design = np.vander(np.log(curve.sizes / curve.sizes[-1]), degree + 1)
     weights = np.diag(1 / np.maximum(variance, least**2))
     return float(np.sqrt(np.linalg.inv(design.T @ weights @ design)[0, 0]))
@@ -146,7 +132,7 @@ def test_learning_shows_in_the_ends_or_in_the_trend(
     span = float(x[-1] - x[0])
     curve = flat(np.ones(4))
     noise = relative_variance(curve)
-    variance = np.full(4, 0.02**2) if noise is None else noise
+    variance = np.full(4, ONE_SEED**2) if noise is None else noise
     ends = max(2 * math.sqrt(variance[0] + variance[-1]), 0.02)
     trend = max(2 * standard_error(curve, 1, 1e-6) * span, 0.02)
     # A straight line shows a fall by its trend before its ends do.
@@ -175,9 +161,9 @@ def test_findings_name_sizes_means_and_remedies() -> None:
     for seeds, poor in ((2, True), (3, False)):
         errors = np.repeat([0.4, 0.3, 0.2], seeds) * np.tile([1.0, 1.1, 0.9][:seeds], 3)
         curve = kr.Curve(np.repeat([10, 20, 40], seeds), errors, list(range(seeds)) * 3)
-        said = " ".join(findings(curve))
-        assert ("fewer than three seeds" in said) == poor
-        assert "With one seed" not in said
+        text = " ".join(findings(curve))
+        assert ("fewer than three seeds" in text) == poor
+        assert "With one seed" not in text
     flat = findings(kr.Curve([16, 64, 1024], [0.1, 0.1, 0.1]))[0]
     assert flat.startswith("No learning from N = 16 to 1,024 may mean")
     assert flat.count("N = 16") == 2
@@ -187,20 +173,20 @@ def test_three_are_told_in_full_and_the_rest_counted() -> None:
     n = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096]
     zigzag = kr.Curve(n, [1.0, 1.1, 0.8, 0.9, 0.6, 0.7, 0.4, 0.5, 0.2])
     assert rises(zigzag) == [1, 3, 5, 7]
-    said = findings(zigzag)
-    assert [text for text in said if "not monotone at N = " in text] == list(said[:3])
-    assert "at N = 32: the mean there, 1.1, is worse than 1 at N = 16." in said[0]
-    assert said[3] == "There are 1 more rises."
+    sentences = findings(zigzag)
+    assert [text for text in sentences if "not monotone at N = " in text] == list(sentences[:3])
+    assert "at N = 32: the mean there, 1.1, is worse than 1 at N = 16." in sentences[0]
+    assert sentences[3] == "There are 1 more rises."
     three = kr.Curve(n[:7], [1.0, 1.1, 0.8, 0.9, 0.6, 0.7, 0.4])
     assert not any("more rises" in text for text in findings(three))
     odd = [1.0, 1.0, 1.0, 1.0, 5.0]
     for sizes in (3, 5):
         errors = odd * sizes
         seeded_odd = kr.Curve(np.repeat(n[:sizes], 5), errors, list("abcde") * sizes)
-        said = findings(seeded_odd)
-        assert sum("is an outlier" in text for text in said) == 3
-        assert ("There are 2 more outliers." in said) == (sizes == 5)
-        assert any("more outliers" in text for text in said) == (sizes == 5)
+        sentences = findings(seeded_odd)
+        assert sum("is an outlier" in text for text in sentences) == 3
+        assert ("There are 2 more outliers." in sentences) == (sizes == 5)
+        assert any("more outliers" in text for text in sentences) == (sizes == 5)
 
 
 def test_seeds_that_are_copies_are_named() -> None:
@@ -233,30 +219,6 @@ def smooth(curve: kr.Curve, roughness: float = 0.01) -> Any:
         return mean, np.zeros_like(mean)
 
     return SimpleNamespace(roughness=roughness, weight=np.ones(1), moments=moments)
-
-
-@pytest.mark.parametrize(
-    ("p", "text"),
-    [(0.0, "below 1%"), (0.0099, "below 1%"), (0.01, "1%"), (0.99, "99%"), (0.991, "above 99%"),
-     (1.0, "above 99%"), (None, "not known"), (math.nan, "not known"), (0.456, "46%")],
-)  # fmt: skip
-def test_chances_are_never_certain(p: float | None, text: str) -> None:
-    assert chance(p) == text
-
-
-def test_numbers_have_few_digits() -> None:
-    assert [times(factor) for factor in (0.123, 9.94, 10.4, 1234.4)] == [
-        "0.12",
-        "9.9",
-        "10",
-        "1,234",
-    ]
-    assert [count(n) for n in (1234.4, math.inf)] == ["1,234", "∞"]
-    assert span(5.0, math.inf) == "at least 5"
-    assert span(5.0, 1500.0) == "5 to 1,500"
-    joined = paragraph([Message("Pass ", Argument("unit", ...), "."), "Or not."])
-    assert str(joined) == "Pass unit=. Or not."
-    assert str(paragraph([])) == ""
 
 
 def test_a_collapse_is_told_with_its_first_size_and_its_seeds() -> None:
@@ -301,15 +263,9 @@ def test_more_than_half_of_seeds_beyond_their_90_percent_range_are_a_doubt(
 
     above: Any = SimpleNamespace(roughness=0.0, weight=np.ones(1), moments=moments)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("korisk.planning.explain.relative_variance", lambda c: np.full(4, noise))
+        patch.setattr("korisk.planning.pilot.relative_variance", lambda c: np.full(4, noise))
         why = doubt(curve, above)
     assert ("most single seeds lie outside" in why) == doubted
-
-
-def test_exact_curves_of_equal_seeds_are_not_doubted() -> None:
-    n = np.repeat(N, 2)
-    curve = kr.Curve(n, 3.0 * n**-0.5, ["1", "2"] * 4)
-    assert doubt(curve, posterior(curve)) == ""
 
 
 def test_outliers_are_judged_where_four_seeds_are() -> None:
@@ -319,8 +275,8 @@ def test_outliers_are_judged_where_four_seeds_are() -> None:
     curve = kr.Curve(n, errors, ["1", "2", "3", "4", "1", "2", "3"])
     assert outliers(curve) == {3: pytest.approx(1.6)}
     assert outliers(kr.Curve(n[1:], errors[1:], ["1", "2", "3", "1", "2", "3"])) == {}
-    (said,) = [text for text in findings(curve) if "outlier" in text]
-    assert "Seed 4 is an outlier at N = 16: its error is 1.6 times the median" in said
+    (sentence,) = [text for text in findings(curve) if "outlier" in text]
+    assert "Seed 4 is an outlier at N = 16: its error is 1.6 times the median" in sentence
 
 
 @pytest.mark.parametrize(("single", "told"), [(1, False), (2, True)])

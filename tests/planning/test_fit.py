@@ -4,22 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.optimize import nnls
 
 import korisk as kr
-from korisk._checks import LARGEST_N
 from korisk.curves.noise import relative_variance, weights
 from korisk.paper import published
-from korisk.planning.fit import (
-    calibrate,
-    check_target,
-    least_sizes,
-    other_unit,
-    sample_counts,
-    target_error,
-)
+from korisk.planning.fit import calibrate, check_target, other_unit, target_error
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
 # The summary that the authors released with their CPU runs at H = 8.
@@ -55,67 +44,32 @@ def test_the_papers_floor_is_the_lowest_mean_and_its_line_no_upper_bound() -> No
         line.samples(line.floor)
 
 
-@given(st.integers(0, 10**6))
-def test_a_line_is_weighted_nonnegative_least_squares(draw: int) -> None:
-    curve = power_pilot(draw=draw, noise=0.3)
-    line, root = calibrate(curve, "line"), np.sqrt(weights(curve))
-    basis = np.stack([np.ones(len(root)), np.log(curve.sizes) / curve.sizes], axis=1)
-    expected, _ = nnls(root[:, None] * basis, root * curve.means)
-    assert (line.floor, line.slope) == pytest.approx(tuple(expected), rel=1e-6, abs=1e-12)
-
-
-def test_a_line_neither_falls_below_zero_nor_rises() -> None:
-    rising = calibrate(kr.Curve([16, 32, 64], [0.1, 0.2, 0.3]), "line")
-    assert rising.slope == 0
-    assert 0.1 < rising.floor < 0.3
-    steep = calibrate(kr.Curve([16, 32, 64], [0.4, 0.1, 0.01]), "line")
-    assert steep.floor == 0
-    assert steep.slope > 0
-
-
-@pytest.mark.parametrize("fit", ["paper", "line"])
-def test_scale_names_and_order_of_seeds_change_nothing_else(fit: str) -> None:
+def test_scale_names_and_order_of_seeds_change_nothing_else() -> None:
     curve = power_pilot()
-    line = calibrate(curve, fit)
+    line = calibrate(curve)
     target = 0.6 * line.predict(512) + 0.4 * line.floor
     n = line.samples(target)
     assert line.predict(n) <= target < line.predict(n - 1)
     for factor in (1e-30, 7.0):
-        larger = calibrate(scaled(curve, factor), fit)
+        larger = calibrate(scaled(curve, factor))
         expected = (factor * line.floor, factor * line.slope)
         assert (larger.floor, larger.slope) == pytest.approx(expected)
         assert larger.samples(factor * target) == pytest.approx(n, rel=1e-3)
     renamed = {"0": "z", "1": "3", "2": "b", "3": "0", "4": "11"}
     order = np.random.default_rng(0).permutation(len(curve))
     seeds = [renamed[curve.seed[row]] for row in order]
-    other = calibrate(kr.Curve(curve.n[order], curve.error[order], seeds), fit)
+    other = calibrate(kr.Curve(curve.n[order], curve.error[order], seeds))
     assert (other.floor, other.slope) == pytest.approx((line.floor, line.slope))
 
 
-def test_lines_need_two_sizes_and_forecasts_three() -> None:
-    assert [least_sizes(fit) for fit in ("paper", "posterior")] == [2, 3]
-    assert set(kr.planning.FITS) == {"posterior", "paper"}
+def test_lines_need_two_sizes() -> None:
     two = kr.Curve([16, 64], 0.01 + 0.5 * np.log([16, 64]) / np.array([16, 64]))
-    line = calibrate(two, "line")
-    assert (line.floor, line.slope) == pytest.approx((0.01, 0.5))
     with pytest.raises(kr.KoriskError, match="needs at least 2"):
         calibrate(kr.Curve([16], [0.1]))
     paper = calibrate(two)
     rate = np.log([16, 64]) / np.array([16, 64])
     assert paper.floor == two.means[-1]
     assert paper.slope == pytest.approx((two.means[0] - two.means[1]) * rate[0] / (rate @ rate))
-    with pytest.raises(kr.KoriskError, match="did you mean 'paper'"):
-        calibrate(two, "papr")
-    with pytest.raises(kr.KoriskError, match="curve must be a Curve"):
-        calibrate("pilot.csv")  # type: ignore[arg-type]
-
-
-def test_sizes_are_numbers_from_2_to_the_largest() -> None:
-    assert sample_counts(2).shape == ()
-    assert sample_counts([2, LARGEST_N]).tolist() == [2, LARGEST_N]
-    for wrong in (1.999, 1.001 * LARGEST_N, [], [[2, 3]], [2, math.nan], "x", None, [1, 2], [2, 1]):
-        with pytest.raises(kr.KoriskError, match="n must be a number from 2"):
-            sample_counts(wrong)
 
 
 def test_a_noisier_size_weighs_less() -> None:
@@ -163,19 +117,11 @@ DECIBELS = kr.Curve([16, 64, 256], [20.0, 25.0, 30.0], unit="psnr")
         (DECIBELS, 0.25, "as a fraction of one? then ask for 25"),
         (DECIBELS, 0.003, "as an error? then ask for 25.23"),
         (DECIBELS, 2500.0, "in percent? then ask for 25"),
-        (_pilot((0.2, 0.15, 0.1), "error"), 12, "in percent? then ask for 0.12"),
-        (_pilot((20, 15, 10), "error"), 0.12, "as a fraction of one? then ask for 12"),
         (
             _pilot((0.2, 0.15, 0.1), "error"),
             0.88,
             "as a score of which larger is better? then ask for 0.12",
         ),
-        (
-            _pilot((0.3, 0.2, 0.1), "error"),
-            0.95,
-            "as a score of which larger is better? then ask for 0.05",
-        ),
-        (_pilot((0.2, 0.15, 0.1), "error"), 88, "as a score in percent? then ask for 0.12"),
         (_pilot((2e-4, 1.5e-4, 1e-4), "error"), 40, "in decibels? then ask for 0.0001"),
         (
             _pilot((2e-6, 1.5e-6, 1e-6), "error"),
@@ -188,11 +134,8 @@ DECIBELS = kr.Curve([16, 64, 256], [20.0, 25.0, 30.0], unit="psnr")
             "as a square of the metric? then ask for 0.04",
         ),
         (_pilot((-0.2, -0.15, -0.1), "negated"), 0.15, "as an error? then ask for -0.15"),
-        (_pilot((0.8, 0.85, 0.9), "accuracy"), 0.12, "as an error? then ask for 0.88"),
-        (_pilot((0.5, 0.6, 0.7), "accuracy"), 0.006, "as a fraction of one? then ask for 0.6"),
         (_pilot((80, 85, 90), "percent"), 12, "as an error? then ask for 88"),
         (_pilot((80, 85, 90), "percent"), 0.85, "as a fraction of one? then ask for 85"),
-        (_pilot((30, 32, 33), "psnr"), 1e-3, "as an error? then ask for 30"),
     ],
 )
 def test_a_target_far_from_the_pilot_may_be_meant_otherwise(
@@ -235,17 +178,15 @@ def test_a_target_is_refused_outside_its_unit_or_where_it_is_worse_than_all() ->
         check_target(["pilot.csv"], 0.1)  # type: ignore[list-item]
 
 
-def test_a_target_near_the_pilot_is_taken_at_its_word_and_one_too_easy_is_not() -> None:
+def test_a_target_in_its_unit_is_returned_as_an_error() -> None:
     curve = _pilot((0.2, 0.15, 0.1), "error")
     for target in (0.2, 0.1, 0.011, 0.21, 0.44):
-        assert (other_unit(curve, target), target_error(curve, target)) == ("", target)
+        assert target_error(curve, target) == target
     below = _pilot((-1.0, -0.5, -0.2), "complement")  # a score below zero, a little worse
     assert (other_unit(below, -1.5), target_error(below, -1.5)) == ("", 2.5)
-    assert target_error(_pilot((20, 15, 10), "error"), 0.12) == 0.12  # hard is a sound question
-    for pilot, target, said in (
+    for pilot, target, message in (
         (curve, 12, "target 12 is worse than all that was measured"),
         (_pilot((0.8, 0.85, 0.9), "complement"), 88, "must be below 1, got 88"),
-        (_pilot((0.8, 0.85, 0.9), "accuracy"), 88, "must be below 1"),
     ):
-        with pytest.raises(kr.KoriskError, match=said):
+        with pytest.raises(kr.KoriskError, match=message):
             target_error(pilot, target)

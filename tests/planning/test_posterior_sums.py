@@ -12,7 +12,7 @@ from scipy.stats import beta, chi2, norm
 
 import korisk as kr
 from korisk.curves.noise import relative_variance
-from korisk.planning.futures.law import Law, normals, recalibrated, turned
+from korisk.planning.futures.law import Law, normals
 from korisk.planning.futures.posterior import heavy, log_shape, posterior
 from korisk.planning.futures.prior import Kind, Prior
 from pilots import power_pilot
@@ -38,7 +38,6 @@ FEW = Prior(
     stretches=(1.0, 3.0),
     stretch_weights=(0.8, 0.4),
     growth=1.2,
-    recalibration=(0.2, 0.9),
     noises=(0.03, 0.1),
 )
 
@@ -71,11 +70,11 @@ def summed(
             for place, (shift, cap) in enumerate(shapes):
                 mass = np.zeros((rates.size, floors.size))
                 for kind in prior.kinds:
-                    weights = [*kind.shift_weights, *kind.cap_weights]
+                    places = [*kind.shift_weights, *kind.cap_weights]
                     law = norm(math.log(kind.rate_median), kind.rate_spread)
                     floor = np.diff(beta.cdf(floor_edges, *kind.floor_shape))
                     floor = np.append(kind.no_floor, (1 - kind.no_floor) * floor)
-                    share = kind.weight * kind.drift_weights[index] * weights[place] / sum(weights)
+                    share = kind.weight * kind.drift_weights[index] * places[place] / sum(places)
                     mass += share * np.outer(np.diff(law.cdf(rate_edges)), floor)
                 gap = np.log(curve.means) - shape_of(rates, floors, shift, cap, x)
                 level = (gap @ inverse).sum(axis=-1) / precision
@@ -91,9 +90,8 @@ def summed(
                     odds += share * norm.cdf(away / spread)
                 under.append(odds)
     evidence = float(logsumexp(log_weights))
-    mixed = np.einsum("wrf,wrfe->e", np.exp(np.array(log_weights) - evidence), np.array(under))
-    offset, slope = prior.recalibration
-    return evidence, norm.cdf(offset + slope * norm.ppf(mixed))
+    weights = np.exp(np.array(log_weights) - evidence)
+    return evidence, np.einsum("wrf,wrfe->e", weights, np.array(under))
 
 
 @pytest.mark.parametrize("seeds", [1, 4])
@@ -162,7 +160,7 @@ def test_the_moments_of_a_posterior_are_those_of_its_walks() -> None:
 
 
 def test_the_law_beyond_the_pilot_is_a_mixture_of_usual_and_larger_steps() -> None:
-    """Of all curves, with the seeds' lasting effect, recalibrated by Phi(0.2 + 0.9 Phi^-1(p))."""
+    """Of all curves, with the seeds' lasting effect."""
     fitted = replace(posterior(power_pilot(noise=0.05, seeds=3), FEW), lasting=0.003)
     n = np.array([300.0, 700.0, 9000.0])
     mean, variance = fitted.moments(n)
@@ -172,10 +170,9 @@ def test_the_law_beyond_the_pilot_is_a_mixture_of_usual_and_larger_steps() -> No
         ahead = np.maximum(np.log2(n / 512), 0) ** 1.2
         square = variance + 0.003 + (stretch * fitted.drift[:, None]) ** 2 * ahead
         total += share * fitted.weight @ norm.cdf((errors - mean) / np.sqrt(square))
-    expected = norm.cdf(0.2 + 0.9 * norm.ppf(total))
-    np.testing.assert_allclose(fitted.law(n).under(errors), expected, rtol=1e-9)
+    np.testing.assert_allclose(fitted.law(n).under(errors), total, rtol=1e-9)
     targets = [fitted.probability(n, math.exp(error))[k] for k, error in enumerate(errors)]
-    np.testing.assert_allclose(targets, expected, rtol=1e-9)
+    np.testing.assert_allclose(targets, total, rtol=1e-9)
     shown = repr(fitted)
     assert shown.startswith("Posterior(last=512.0, weight=array(")
     assert not any(f"{name}=" in shown for name in ("walks", "pilot", "prior"))
@@ -269,17 +266,6 @@ def test_laws_end_nine_deviations_out_and_zero_deviations_are_steps() -> None:
     assert weights.under(np.array([0.6, 0.0])) == pytest.approx([0.25, 0.5], abs=1e-5)
     sure = normals(np.array([0.7, 0.7]), mean, deviation)
     assert sure.under(np.array([9.0, 9.0])).tolist() == [1, 1], "no probability exceeds one"
-
-
-def test_recalibration_keeps_certainties_within_reach_of_scores() -> None:
-    score = norm.ppf(1e-15)
-    assert turned(np.array([0.0]), 0.3, 0.5) == pytest.approx(norm.cdf(0.3 + 0.5 * score))
-    assert turned(np.array([1.0]), 0.3, 0.5) == pytest.approx(norm.cdf(0.3 - 0.5 * score), rel=1e-3)
-    law = normals(np.ones(1), np.zeros((1, 1)), np.ones((1, 1)))
-    assert recalibrated(law, 0.0, 1.0) is law
-    for offset, slope in ((0.0, 2.0), (1.0, 1.0), (0.0, 0.0)):
-        again = recalibrated(law, offset, slope)
-        assert again.under(np.array([0.7])) == pytest.approx(norm.cdf(offset + slope * 0.7))
 
 
 def test_inside_the_pilot_curves_are_kriged_with_an_unknown_level() -> None:

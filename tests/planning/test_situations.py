@@ -25,8 +25,8 @@ def test_nothing_is_collected_where_training_limits_and_a_probe_was_run(
 
 
 def test_a_judge_that_can_say_no() -> None:
-    """Each of the five actions is right in some situation and wrong in another."""
-    for action in ("collect", "measure", "train", "stop", "unknown"):
+    """Each of the six actions is right in some situation and wrong in another."""
+    for action in ("collect", "measure", "train", "unlikely", "stop", "unknown"):
         assert any(action in situation.right for situation in SITUATIONS)
         assert any(action not in situation.right for situation in SITUATIONS)
     near = next(situation for situation in SITUATIONS if situation.name == "steep, near")

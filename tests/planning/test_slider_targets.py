@@ -1,39 +1,42 @@
 """The targets of a page's slider: from the easiest to the hardest, evenly, and round ones."""
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import norm
 
 import korisk as kr
 from korisk.curves.noise import ROUNDING
-from korisk.planning.extrapolation import Measured
-from korisk.planning.forecast import Forecast
-from korisk.planning.targets import asked_often, plans_over_targets
+from korisk.planning.futures.law import Law, normals
+from korisk.planning.measured import Measured
+from korisk.planning.targets import plans_over_targets
+from pilots import known_forecast
+
+Array = NDArray[np.float64]
 
 SIZES = [16, 32, 64, 128]
 MEANS = [0.217391, 0.131313, 0.0234567, 0.0171717]
 NOISE = 0.03
 
 
-class Outlook(Forecast):
-    """A forecast whose hardest error is a given number, so that no posterior is computed."""
+@dataclass(frozen=True)
+class Hardest(Measured):
+    """The pilot's means with a known deviation; at the horizon, the hardest error."""
 
-    hardest = 0.0
-    horizon = 5_000
+    hardest: float
+    floor = 0.0
 
-    def quantile(self, n: object, p: float) -> np.ndarray:
-        """The error that is met at the horizon with a probability of 1%."""
-        assert (n, p) == ([5_000], 0.01)
-        return np.array([self.hardest])
-
-    @property
-    def measured(self) -> Measured:
-        """The pilot's means, with a known deviation."""
-        return Measured(self.curve, NOISE)
+    def law(self, n: Array) -> Law:
+        """An error that is met at the horizon with a probability of 1%."""
+        assert n.tolist() == [5_000]
+        deviation = 1e-9
+        mean = np.full((1, 1), math.log(self.hardest) - norm.ppf(0.01) * deviation)
+        return normals(np.ones(1), mean, np.full((1, 1), deviation))
 
 
 def asked(
@@ -44,13 +47,13 @@ def asked(
 ) -> tuple[list[float], list[float]]:
     """The errors of the stops and of the other targets, as they are planned, in their order."""
 
-    def bare_plan(outlook: Forecast, target: float) -> SimpleNamespace:
+    def bare_plan(outlook: kr.Forecast, target: float) -> SimpleNamespace:
         assert outlook.curve is curve
         return SimpleNamespace(target=target, goal=float(curve.unit.to_error(target)))
 
-    monkeypatch.setattr("korisk.planning.targets.plan_from", bare_plan)
-    outlook = Outlook(curve, "posterior")
-    object.__setattr__(outlook, "hardest", hardest)
+    monkeypatch.setattr("korisk.planning.targets.Plan", bare_plan)
+    sizes = np.array([*curve.sizes.tolist(), 5_000.0])
+    outlook = known_forecast(curve, Hardest(curve, NOISE, hardest), sizes=sizes)
     plans, places = plans_over_targets(outlook, exactly)
     assert [plan.goal for plan in plans] == sorted((plan.goal for plan in plans), reverse=True)
     assert places == sorted(set(places))
@@ -212,15 +215,13 @@ def test_a_target_that_looks_like_another_unit_is_answered_only_if_it_was_given(
     assert not {0.005, 0.654321} & set(others)
 
 
-def test_a_cached_forecast_has_the_same_odds() -> None:
-    curve = kr.Curve(SIZES, MEANS)
-    forecast = kr.forecast(curve)
-    cached = asked_often(forecast)
-    assert asked_often(cached) is cached
-    assert cached is not forecast
-    for target in (0.2, 0.02, 0.006):
-        plain, again = kr.plan(curve, target), cached.plan(target)
-        np.testing.assert_array_equal(again.chances.n, plain.chances.n)
-        np.testing.assert_allclose(again.chances.p, plain.chances.p, rtol=1e-12)
+def test_plans_over_targets_are_those_of_the_forecast() -> None:
+    forecast = kr.forecast(kr.Curve(SIZES, MEANS))
+    plans, stops = plans_over_targets(forecast, [0.0123])
+    assert 0.0123 in [plans[stop].target for stop in stops]
+    for plan in plans[::40]:
+        alone = forecast.plan(plan.target)
+        assert (plan.samples(), plan.interval) == (alone.samples(), alone.interval)
     n = np.array([50.0, 500.0])  # no sizes of the table
-    np.testing.assert_array_equal(cached.met(n, 0.02), forecast.met(n, 0.02))
+    singly = [forecast.met(n[k : k + 1], 0.02)[0] for k in range(2)]
+    np.testing.assert_allclose(forecast.met(n, 0.02), singly)

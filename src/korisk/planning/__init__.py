@@ -1,21 +1,21 @@
 """From a curve to a sample size and a recommendation.
 
-Start with `plan`, the answer for one pilot and target (its numbers are a `situation`), `recommend`,
-the advice, and `compare`, for two pilots. `protocol` lists the questions that every forecast
-answers. `extrapolation` continues a pilot by the posterior of `futures` (or by the line of `fit`);
-a `forecast` uses it for every target; `chances` holds the table of probabilities. `limits` finds
-what limits the error, `targets` which targets to show; `factors` compares the paper's two factors
-with plans. `explain` formats numbers and describes pilots,
-`answer` makes tables.
+Start with `plan`, the answer for one target, and `compare`, for two. A `forecast` is the law of the
+error at every N, from a pilot (`measured` inside it, `futures` beyond) or from a rehearsal;
+`chances` tabulates the probability that a target is met by N and reads all numbers off it;
+`recommend` decides what to do, and `words` has every sentence about it. `pilot` says what is odd
+about a pilot, `limits` what limits its error, `targets` which targets to show, `record` how often
+such answers held, `calibration` is the paper's recipe, and `fit` draws its line.
 """
 
+from korisk.planning.calibration import Calibration, calibrate
 from korisk.planning.compare import Crossover
-from korisk.planning.fit import FITS, calibrate
-from korisk.planning.forecast import Forecast
+from korisk.planning.forecast import Expectation
 from korisk.planning.limits import Limit, Longer, limit
-from korisk.planning.protocol import Expectation, Recommendation
+from korisk.planning.plan import Forecast
+from korisk.planning.recommend import Recommendation
 
-__all__ = ["FITS", "calibrate"]
+__all__ = ["Calibration", "calibrate"]
 __all__ += ["Expectation", "Forecast", "Recommendation"]
 __all__ += ["Limit", "Longer", "limit"]
 __all__ += ["Crossover"]

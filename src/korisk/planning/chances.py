@@ -1,35 +1,32 @@
-"""The probability that a target is met by N as a table, and the sample sizes read off it.
+"""The probability that a target is met by N as a table, and the numbers read off it.
 
-A future is one learning curve beyond the pilot, drawn from the posterior. `goal` is the target as
+A future is one learning curve beyond the pilot, drawn from the forecast. `goal` is the target as
 an error; a target may be in another unit, such as decibels.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.planning.extrapolation import Extrapolation
+from korisk.curves.curve import Curve
+from korisk.curves.noise import ROUNDING
+from korisk.planning import words
 from korisk.planning.fit import level_of
-from korisk.theory import RiskLine
+from korisk.planning.forecast import Outlook
+from korisk.planning.limits import Limit, Longer, limit
+from korisk.planning.pilot import findings, no_learning
 
 Array = NDArray[np.float64]
 
-# Chosen on the tuning part of benchmarks/planner/compare.py, reported there on the other part.
-NEAR = 16  # times the pilot's largest N: futures that meet the target later do not count,
-LATER = 16  # unless this multiple of the earliest plausible N is larger
-LEAST_REACH = 0.15  # below this chance the target is called out of reach
-TAIL = 0.05  # left out at each end of an interval
-MIDDLE = 0.5  # share of the counted futures that meet the target by the point estimate
-_PER_DOUBLING = 8  # sizes at which the table is computed beyond the pilot
-_BETWEEN = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99)  # and between measured sizes
+TAIL = 0.05  # left out at each end of a range
+LEVELS = (0.8, 0.9, 0.95)  # probabilities that reports show
 _REFINEMENTS = 3  # passes; each divides steep intervals by six
 _JUMP = 0.04  # largest step of the probability between neighbouring sizes
 _SPLIT = np.arange(1, 6) / 6  # positions of new sizes between two, in log N
-_FEW = 16  # gap between measured sizes up to which every whole N is in the table
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,31 +63,11 @@ class Chances:
         return n if self.at(n) >= p else None
 
     def interval(self) -> tuple[float, float]:
-        """The 90% interval of the N that meets the target; an infinite end was never reached."""
-        # Rounded outward, so that the interval has at least its nominal probability.
+        """The 90% range of the N that meets the target; an infinite end was never reached."""
+        # Rounded outward, so that the range has at least its nominal probability.
         lower, upper = self.first(TAIL), self.first(1 - TAIL)
         lower = max(math.floor(lower), int(self.n[0])) if math.isfinite(lower) else lower
         return lower, math.ceil(upper) if math.isfinite(upper) else upper
-
-
-class Enough:
-    """Mixin of plans: sample sizes read off the table `chances`."""
-
-    chances: Chances
-
-    def samples(self, sure: float = 0.9) -> int | None:
-        """The smallest N with `probability(N)` of at least `sure`, over all futures."""
-        return self.chances.smallest(level_of(sure))
-
-    @property
-    def even(self) -> int | None:
-        """The N with even odds, over all futures; None if no N has them."""
-        return self.chances.smallest(0.5)
-
-
-def chances(forecast: Extrapolation, goal: float) -> Chances:
-    """The table of probabilities that the error is at most `goal`."""
-    return table(lambda n: forecast.met(n, goal), table_sizes(forecast))
 
 
 def table(probability: Callable[[Array], Array], n: Array) -> Chances:
@@ -111,55 +88,141 @@ def table(probability: Callable[[Array], Array], n: Array) -> Chances:
     return Chances(n, np.maximum.accumulate(p))
 
 
-def table_sizes(forecast: Extrapolation) -> Array:
-    """Sizes of the table: the measured N, some between them, eight per doubling beyond."""
-    sizes, last, horizon = forecast.curve.sizes.astype(float), forecast.last, forecast.horizon
-    groups = [sizes]
-    for low, high in pairwise(sizes):
-        if high - low <= _FEW:
-            groups.append(np.arange(low + 1, high))
-        elif len(sizes) <= 2 * _FEW:
-            groups.append(low * (high / low) ** np.array(_BETWEEN))
-    steps = np.arange(1, int(_PER_DOUBLING * math.log2(horizon / last)) + 1) / _PER_DOUBLING
-    # The probability may jump right after the last mean, where the posterior takes over.
-    groups.append(np.append(last * 2.0**steps, [min(last + 1, horizon), horizon]))
-    return np.unique(np.concatenate(groups))
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The numbers for one target, all read off one table of chances: `Plan` without its advice."""
 
+    forecast: Outlook = field(repr=False)
+    target: float
+    training: Curve | None = field(default=None, repr=False)
+    longer: Longer | None = field(default=None, repr=False)
 
-def answer(forecast: Extrapolation, goal: float, odds: Chances) -> tuple[int | None, float, float]:
-    """The N that meets the error `goal`, or None, and the ends of its 90% interval."""
-    lower, upper = odds.interval()
-    if forecast.line is not None:
-        return _by_line(forecast, forecast.line, goal), lower, upper
-    last, crossing = forecast.last, forecast.measured.crossing(goal)
-    if crossing is not None:  # the pilot meets the target: its means bracket the answer
-        _, before, after = crossing
-        middle = odds.smallest(0.5) or after
-        return min(max(middle, min(before + 1, after)), after), lower, upper
-    if odds.p[-1] < LEAST_REACH or last == forecast.horizon:  # out of reach, or no extrapolation
-        return None, lower, upper
-    # Conditional on meeting the target before long: later futures are hardly known.
-    middle = odds.smallest(MIDDLE * odds.at(near_horizon(forecast, lower))) or forecast.horizon
-    return max(middle, last + 1, int(lower)), lower, upper
+    @cached_property
+    def goal(self) -> float:
+        """The target as an error."""
+        return float(self.forecast.unit.to_error(self.target))
 
+    @cached_property
+    def chances(self) -> Chances:
+        """The probability that the target is met by N."""
+        forecast = self.forecast
+        odds = table(lambda n: forecast.met(n, self.goal), forecast.sizes)
+        return Chances(odds.n, np.zeros_like(odds.p)) if self.below_rounding else odds
 
-def near_horizon(forecast: Extrapolation, lower: float) -> int:
-    """The N by which a future must meet the target to count in the point estimate."""
-    late = LATER * lower if math.isfinite(lower) else 0
-    return int(min(max(NEAR * forecast.last, late), forecast.horizon))
+    # --- What is known ---------------------------------------------------------------------------
 
+    @property
+    def curve(self) -> Curve | None:
+        """The pilot, if there is one."""
+        return self.forecast.curve
 
-def _by_line(forecast: Extrapolation, line: RiskLine, goal: float) -> int | None:
-    """The N from which on the paper's line meets the goal, within the range of the forecast.
+    @property
+    def below_rounding(self) -> bool:
+        """Whether the target lies below rounding, where errors have no meaning."""
+        return bool(self.goal < ROUNDING * self.forecast.evidence.means.max())
 
-    Where the pilot meets the target, rises, and misses it again, the first crossing is ignored.
-    """
-    sizes = forecast.curve.sizes
-    # The means rise if the last one above the goal comes after one below it.
-    missed = np.flatnonzero(forecast.curve.means > goal)
-    rises = len(missed) and missed[-1] >= len(missed)
-    start = int(sizes[missed[-1]]) + 1 if rises else int(sizes[0])
-    if goal <= line.floor:
-        return None
-    n = max(line.samples(goal), start)
-    return n if n <= forecast.horizon else None
+    @property
+    def met_in_pilot(self) -> bool:
+        """Whether the pilot's last mean meets the target, so that measured means answer it."""
+        return self.curve is not None and bool(self.curve.means[-1] <= self.goal)
+
+    @cached_property
+    def doubt(self) -> str:
+        """Why there is no answer although the target may be reachable; empty where there is one."""
+        if self.below_rounding:
+            return "The target lies below rounding, where errors have no meaning."
+        if self.met_in_pilot or self.curve is None:
+            return ""
+        flat = self.forecast.simulated is None and no_learning(self.curve)
+        return self.forecast.doubt or (words.flat(self.forecast.unit.noun) if flat else "")
+
+    @property
+    def between(self) -> tuple[int, int] | None:
+        """The measured N between which the means pass the target for good; None if they do not."""
+        if not self.met_in_pilot or self.curve is None:
+            return None
+        missed = np.flatnonzero(self.curve.means > self.goal)
+        after = int(missed[-1]) + 1 if missed.size else 0
+        before, after = self.curve.sizes[[max(after - 1, 0), after]].tolist()
+        return (before, after) if before < after else None
+
+    @cached_property
+    def limit(self) -> Limit | None:
+        """What limits the error, by the pilot, its training errors and a longer run."""
+        if (longer := self.forecast.longer) is not None:
+            values = zip(longer.before, longer.errors, strict=True)
+            return Limit("training", words.trained_longer(longer.n, longer.factor, *next(values)))
+        if self.curve is None or self.forecast.simulated is not None:
+            return None
+        return limit(self.curve, self.goal, training=self.training, longer=self.longer)
+
+    @cached_property
+    def findings(self) -> tuple[str, ...]:
+        """Anomalies of the pilot, in sentences."""
+        return () if self.curve is None else findings(self.curve)
+
+    # --- Numbers ---------------------------------------------------------------------------------
+
+    def samples(self, sure: float = 0.9) -> int | None:
+        """The smallest N with `probability(N)` of at least `sure`; None where there is no answer.
+
+        Parameters
+        ----------
+        sure : float, default 0.9
+            From 0.5 to 0.99.
+
+        Returns
+        -------
+        int or None
+            The number of samples, over all futures.
+        """
+        level = level_of(sure)
+        return None if self.doubt else self.chances.smallest(level)
+
+    def probability(self, n: float) -> float:
+        """The probability that the target is met by N, over all futures.
+
+        Parameters
+        ----------
+        n : int
+            Training samples, within the range of the forecast.
+
+        Returns
+        -------
+        float
+            Zero below the smallest N that was measured or simulated: nothing is known there.
+        """
+        count = self.forecast.sample_count(n)
+        return self.chances.at(count) if count >= self.chances.n[0] else 0.0
+
+    @cached_property
+    def even(self) -> int | None:
+        """The N with even odds: as likely enough as not. None if no N has them."""
+        return self.samples(0.5)
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """The plausible range of N: a chance of 5% at its lower end, 95% at its upper end."""
+        if self.below_rounding:
+            return math.inf, math.inf
+        return (self.forecast.last, math.inf) if self.doubt else self.chances.interval()
+
+    @property
+    def lower(self) -> float:
+        """N by which the target is met with at most 5%; infinite where no N has that."""
+        return self.interval[0]
+
+    @property
+    def upper(self) -> float:
+        """N by which the target is met with at least 95%; infinite where no N has that."""
+        return self.interval[1]
+
+    @property
+    def reach(self) -> float:
+        """The chance that the target can be reached at all; nan where that is not known."""
+        return math.nan if self.doubt else float(self.chances.p[-1])
+
+    @property
+    def met_at_smallest(self) -> bool:
+        """Whether the smallest N has even odds already, so that fewer samples may be enough."""
+        return self.even is not None and self.even <= int(self.chances.n[0])

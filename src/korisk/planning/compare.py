@@ -1,4 +1,4 @@
-"""Compare two pilots: the ratio of their sample sizes, and where their curves cross."""
+"""Compare two plans: the ratio of their sample sizes, and where their curves cross."""
 
 import math
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.curves.noise import paired_correlation
 from korisk.errors import KoriskError, Message, UnreachableError, invalid
-from korisk.planning.explain import EVEN, SURE, chance, paragraph, span, times, value
-from korisk.planning.fit import DEFAULT_FIT, calibrate, check_curve, check_target, sample_counts
-from korisk.planning.forecast import Forecast, forecast
-from korisk.planning.plan import Plan, plan_from
+from korisk.planning import words
+from korisk.planning.fit import calibrate, check_curve, check_target
+from korisk.planning.forecast import LEAST_SIZES, Source
+from korisk.planning.plan import Plan, forecast
+from korisk.planning.record import RECORD
 from korisk.theory import TwoFactors, two_factors
 
 Array = NDArray[np.float64]
 
-LEAST_SIZES = 3  # distinct N that a curve needs to be extrapolated
 FARTHEST = 64  # times the larger pilot: largest N of the search for a crossover
 _CLEAR = 0.75  # probability from which on one curve counts as the better one
 _STEPS = 40  # grid points of the error at which two distributions are compared
@@ -30,9 +30,12 @@ _FEW = 40  # measured sizes up to which odds are computed at all of them
 _NEVER = 1e12  # times the horizon: N of futures that do not meet the target
 _LIKE_PERCENT = 20.0  # ratio of errors: percent is 100 times a fraction, models differ by 5 times
 _SHARES = np.arange(0.005, 1.0, 0.01)  # levels of the quantiles that represent a distribution
-# Correlation, in normal scores, of the errors of two forecasts of one problem. Measured by
-# `python -m benchmarks.planner.odds --part tune --sets ratios`.
-TOGETHER = 0.2
+_MOST_ALIKE = 0.95  # correlation of two forecasts from the same images, at most
+_EVEN = 0.5  # reach below which a target is probably not reached
+TOGETHER = 0.2  # correlation, in normal scores, of the errors of two forecasts of one problem
+# By which the logarithm of a ratio's interval beyond a pilot is widened, since it held .81 of true
+# ratios; now .87 (`python -m benchmarks.planner.odds`, ratios).
+WIDER = 1.25
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Crossover:
         The N at which the curves cross, approximately.
     lower, upper : float
         The N at which the probability that the other model is better passes 5% and 95%; `upper` is
-        infinite where it never does. Both are nan for fits without probabilities.
+        infinite where it never does.
     better_after : str
         The model that is better from there on.
     measured : bool
@@ -68,33 +71,22 @@ class Crossover:
     better_after: str
     measured: bool
 
-    def explain(self, where: str = "") -> str:
+    def explain(self) -> str:
         """Where the curves cross, in a sentence.
-
-        Parameters
-        ----------
-        where : str, default ""
-            Where it lies relative to the pilots, for the parentheses.
 
         Returns
         -------
         str
-            The N, its interval, and which model is better from there on.
+            The N, its range, and which model is better from there on.
         """
-        notes = [where] if where else []
-        if not math.isnan(self.lower):
-            notes.append(f"90%: {span(self.lower, self.upper)}")
-        return (
-            f"The curves cross at about N = {self.n:,} ({'; '.join(notes)}); "
-            f"from there on {self.better_after} is probably better."
-        )
+        return words.crosses(self.n, self.lower, self.upper, self.better_after, self.measured)
 
 
 @dataclass(frozen=True)
 class Crossing:
     """Where two models change their order: by the extrapolation, and by the measured means."""
 
-    found: Crossover | None
+    crossover: Crossover | None
     means: tuple[int, int] | None = None
     better: str = ""
     last: int = 0
@@ -107,33 +99,24 @@ class Crossing:
         Inside the pilots the means must change their order there; beyond them, the model that
         becomes better must not have the lower mean already.
         """
-        if self.found is None or not self.better:
-            return self.found is not None
-        if self.found.measured:
-            return self.means is not None and self.means[0] <= self.found.n <= self.means[1]
-        return self.better != self.found.better_after
+        if self.crossover is None or not self.better:
+            return self.crossover is not None
+        if self.crossover.measured:
+            return self.means is not None and self.means[0] <= self.crossover.n <= self.means[1]
+        return self.better != self.crossover.better_after
 
     def explain(self, *, sizes: bool = False) -> str:
         """Where the curves cross, in a sentence consistent with the measured means."""
         if sizes and self.sizes < LEAST_SIZES:
             return f"{self.explain()} At least {LEAST_SIZES} sizes are needed to extrapolate."
-        if self.found is not None and self.agrees:
-            beyond = "beyond the pilots, by extrapolation"
-            return self.found.explain("within the pilots" if self.found.measured else beyond)
-        if not self.better:
-            return "The curves do not clearly cross as far as the pilots tell."
-        if self.means is None:
-            order = f"{self.better} is better at every measured N, up to {self.last:,}"
-            return f"The curves do not clearly cross: {order}."
-        before, after = self.means
-        order = f"The means change their order between N = {before:,} and {after:,}, "
-        order += f"and {self.better} is better at N = {self.last:,}"
-        return f"{order}; where the curves cross is not clear."
+        if self.crossover is not None and self.agrees:
+            return self.crossover.explain()
+        return words.not_crossing(self.better, self.last, self.means)
 
     def to_dict(self) -> dict[str, Any]:
         """The crossing as plain values; a crossover that the means contradict is left out."""
         content = asdict(self) | {"explanation": self.explain(sizes=True)}
-        return content if self.agrees else content | {"found": None}
+        return content if self.agrees else content | {"crossover": None}
 
     @classmethod
     def of_means(
@@ -149,7 +132,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Comparison(Shown):
-    """Two pilots at one target, such as a known-operator and a dense network. Made by `compare`.
+    """Two plans for one target, such as a known-operator and a dense network. Made by `compare`.
 
     Parameters
     ----------
@@ -161,10 +144,10 @@ class Comparison(Shown):
     >>> import korisk as kr
     >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
     >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
-    >>> comparison = kr.compare(ko, fc, target=0.02)
+    >>> comparison = kr.compare(ko, fc, target=0.06)
     >>> comparison.names, round(comparison.ratio)
     (('KO', 'FC'), 4)
-    >>> round(comparison.factors("line").structural, 3)
+    >>> round(comparison.factors().structural, 3)
     4.0
     """
 
@@ -178,42 +161,25 @@ class Comparison(Shown):
 
     @property
     def names(self) -> tuple[str, str]:
-        """The models of the two curves; "first" and "second" if these are empty or equal."""
+        """The models of the two plans; "first" and "second" if these are empty or equal."""
         # Sentences name the models; two equal names would make them ambiguous.
-        names = self.first.curve.model, self.second.curve.model
+        names = self.first.forecast.model, self.second.forecast.model
         return names if all(names) and names[0] != names[1] else ("first", "second")
 
     @property
     def ratio(self) -> float | None:
-        """Samples of the second over samples of the first; None where it is not known.
+        """Samples of the second over samples of the first at even odds; None if not known.
 
-        The ratio of the N with even odds, or, for other fits, of the N at which the fitted curves
-        meet the target. It is not known where a model has no such N, or where both meet the target
-        at their smallest N. Where only the first does, the ratio is a lower bound, because fewer
-        samples may be enough; where only the second does, an upper bound.
+        Where a model meets the target at its smallest N, fewer samples may be enough, and the ratio
+        is a bound; where both do, it is not known.
         """
-        first, second = self.numbers
+        first, second = self.first.even, self.second.even
         both = self.first.met_at_smallest and self.second.met_at_smallest
         return None if first is None or second is None or both else second / first
 
-    @property
-    def open_end(self) -> str:
-        """What follows a ratio that is a bound: " or more", " or less", or nothing."""
-        if self.first.met_at_smallest:
-            return " or more"
-        return " or less" if self.second.met_at_smallest else ""
-
-    @property
-    def numbers(self) -> tuple[int | None, int | None]:
-        """The N of both models that `ratio` divides; None where there is none."""
-        first, second = (
-            plan.even if plan.fit == DEFAULT_FIT else plan.middle for plan in self._plans
-        )
-        return first, second
-
     @cached_property
     def ratio_range(self) -> tuple[float, float] | None:
-        """An interval of the ratio; None where neither end is known, as for other fits.
+        """The plausible range of the ratio; None where neither end is known.
 
         If both models have a number of samples, the 90% interval over all futures; an end is 0 or
         infinity where one model never meets the target in too many of them. If the first meets it
@@ -221,8 +187,6 @@ class Comparison(Shown):
         opposite case, 0 and a 95% upper bound.
         """
         plans = self._plans
-        if any(plan.fit != DEFAULT_FIT for plan in plans):  # no distribution of N
-            return None
         # A model that meets the target at its smallest N needs at most that many samples, and one
         # without an answer needs more than any: either leaves one end of the ratio.
         answered = [plan for plan in plans if plan.met_at_smallest]
@@ -252,7 +216,9 @@ class Comparison(Shown):
         never = math.sqrt(_NEVER)
         if low < 1 / never and high > never:
             return None
-        return (0.0 if low < 1 / never else float(low)), (math.inf if high > never else float(high))
+        middle, wider = self.ratio or 1.0, WIDER if any(self._beyond) else 1.0
+        lower, upper = (middle * (float(end) / middle) ** wider for end in (low, high))
+        return (0.0 if low < 1 / never else lower), (math.inf if high > never else upper)
 
     @cached_property
     def together(self) -> float:
@@ -261,22 +227,26 @@ class Comparison(Shown):
         Beyond the pilots, forecasts of two networks for one problem tend to err alike (`TOGETHER`);
         inside, the seeds that both pilots share give an estimate.
         """
+        (images, level), (other_images, other_level) = (p.forecast.shared for p in self._plans)
+        if images and images == other_images:
+            # The share of both variances that is due to the images.
+            spreads = [_spread(plan) for plan in self._plans]
+            return float(min(level * other_level / math.prod(spreads), _MOST_ALIKE))
         # A forecast inside its pilot and one beyond it are taken as independent.
-        paired = paired_correlation(self.first.curve, self.second.curve)
-        beyond = [plan.middle is None or plan.middle > plan.last for plan in self._plans]
-        return TOGETHER if all(beyond) else paired * (1 - any(beyond))
+        paired = paired_correlation(self.first.forecast.evidence, self.second.forecast.evidence)
+        return TOGETHER if all(self._beyond) else paired * (1 - any(self._beyond))
+
+    @property
+    def _beyond(self) -> list[bool]:
+        """Whether each model needs more samples than are known of it."""
+        return [plan.even is None or plan.even > plan.forecast.last for plan in self._plans]
 
     @property
     def _plans(self) -> tuple[Plan, Plan]:
         return self.first, self.second
 
-    def factors(self, fit: str = "line") -> TwoFactors:
-        """Both factors of Proposition (prop:ct-proxy) from lines fitted to both pilots.
-
-        Parameters
-        ----------
-        fit : {"line", "paper"}, default "line"
-            How floor + slope log N / N is fitted: by least squares, or as in the paper.
+    def factors(self) -> TwoFactors:
+        """Both factors of Proposition (prop:ct-proxy), from both pilots' lines by `calibrate`.
 
         Returns
         -------
@@ -288,7 +258,7 @@ class Comparison(Shown):
         UnreachableError
             If a floor is at or above the target.
         """
-        first, second = (calibrate(plan.curve, fit) for plan in (self.first, self.second))
+        first, second = (calibrate(plan.forecast.evidence) for plan in (self.first, self.second))
         return two_factors(first, second, self.first.goal)
 
     @cached_property
@@ -300,12 +270,12 @@ class Comparison(Shown):
         """
         # Odds are computed at the measured N, and at three N per doubling.
         plans = self._plans
-        start = max(int(plan.curve.sizes[0]) for plan in plans)
+        start = max(int(plan.forecast.evidence.sizes[0]) for plan in plans)
         horizon = min(plan.forecast.horizon for plan in plans)
-        end = min(FARTHEST * max(plan.last for plan in plans), horizon)
+        end = min(FARTHEST * max(plan.forecast.last for plan in plans), horizon)
         doublings = math.log2(max(end / start, 1.0))
         n = start * 2.0 ** np.linspace(0, doublings, 2 + int(3 * doublings))
-        sizes = np.concatenate([plan.curve.sizes for plan in plans]).astype(float)
+        sizes = np.concatenate([plan.forecast.evidence.sizes for plan in plans]).astype(float)
         if len(sizes) <= _FEW:
             n = np.append(n, sizes[(sizes >= start) & (sizes <= end)])
         n = np.unique(n)
@@ -323,17 +293,10 @@ class Comparison(Shown):
         begin = int(unlikely[-1]) if unlikely.size else 0
         low = first_above(n[begin:], odds[begin:], 0.05)
         n, odds = n[turn:], odds[turn:]
-        # The posterior's crossing is where odds are even; that of fitted curves, where they meet.
-        if self.first.fit == DEFAULT_FIT:
-            crossing_n = first_above(n, odds, 0.5)
-            high = first_above(n, odds, 0.95)
-        else:
-            fitted = np.log(self.first.forecast.middle(n) / self.second.forecast.middle(n))
-            crossing_n = first_above(n, -fitted if falls else fitted, 0.0)
-            low = high = math.nan
+        crossing_n, high = (first_above(n, odds, level) for level in (0.5, 0.95))
         if math.isinf(crossing_n):
             return None
-        measured = crossing_n <= min(self.first.last, self.second.last)
+        measured = crossing_n <= min(plan.forecast.measured for plan in plans)
         leader = self.names[0 if falls else 1]
         return Crossover(round(crossing_n), low, high, leader, measured)
 
@@ -361,8 +324,9 @@ class Comparison(Shown):
         >>> kr.compare(ko, fc, target=0.08).odds([64, 256]).round(1).tolist()
         [0.0, 1.0]
         """
-        sizes = np.atleast_1d(sample_counts(n))
-        return odds_between(self.first.forecast, self.second.forecast, tuple(sizes.tolist())).copy()
+        sizes = tuple(np.atleast_1d(np.asarray(n, dtype=float)).tolist())
+        views = ((plan.forecast.source, plan.forecast.evidence) for plan in self._plans)
+        return odds_between(*views, sizes).copy()
 
     @property
     def crossing(self) -> Crossing:
@@ -370,50 +334,23 @@ class Comparison(Shown):
 
         At a size that one pilot lacks, its mean is interpolated. Of equal curves, none is better.
         """
-        start = max(int(plan.curve.sizes[0]) for plan in self._plans)
-        end = min(plan.last for plan in self._plans)
-        sizes = np.unique(np.concatenate([plan.curve.sizes for plan in self._plans]))
+        curves = [plan.forecast.evidence for plan in self._plans]
+        start, end = (pick(c.sizes[k] for c in curves) for pick, k in ((max, 0), (min, -1)))
+        sizes = np.unique(np.concatenate([curve.sizes for curve in curves]))
         sizes = sizes[(sizes >= start) & (sizes <= end)]
         if not sizes.size:
             return Crossing(self.crossover)
-        first, second = (plan.forecast.measured.middle(sizes) for plan in self._plans)
+        first, second = (
+            np.interp(np.log(sizes), np.log(curve.sizes), np.log(curve.means)) for curve in curves
+        )
         names = ("", "") if np.allclose(first, second) else self.names
         ahead: list[bool] = (second < first).tolist()
         return Crossing.of_means(self.crossover, sizes.tolist(), ahead, names)
 
-    def headline(self) -> str:
-        """How many samples each model needs, in a sentence or two.
-
-        Returns
-        -------
-        str
-            Both numbers with their chances, and the ratio.
-        """
-        (first, second), plans, numbers = self.names, self._plans, self.numbers
-        if None not in numbers:
-            sentence = f"To reach {value(self.target)}, {first} needs "
-            sentence += f"{_about(plans[0], numbers[0], ' samples')} and {second} "
-            sentence += _about(plans[1], numbers[1])
-            if self.ratio is None:
-                return f"{sentence}; what they need in relation to each other is not known."
-            return f"{sentence}, a ratio of {self.ratio_words()}."
-        sentence = " ".join(
-            f"{name} needs {_about(plan, number, ' samples')}."
-            if plan.met_at_smallest
-            else f"{name}: {plan.headline()}"
-            for name, plan, number in zip(self.names, plans, numbers, strict=True)
-        )
-        if self.ratio_range is not None:
-            sentence += f" The ratio, {second} over {first}, is {self.ratio_words()}."
-        return sentence
-
     @property
     def likely(self) -> bool:
-        """Whether both reach the target with at least even odds, so that a ratio is meaningful.
-
-        Below that, a ratio holds only in the few futures in which both do.
-        """
-        return all(plan.reach >= EVEN for plan in self._plans)
+        """Whether both reach the target with at least even odds, so that a ratio is meaningful."""
+        return all(plan.reach >= _EVEN for plan in self._plans)
 
     def saving(self) -> str:
         """Which of the two needs fewer samples, and how many times fewer, in a sentence.
@@ -421,8 +358,8 @@ class Comparison(Shown):
         Returns
         -------
         str
-            A factor of at least 1 with its interval, and the condition where that is unlikely.
-            Before it a question, where one model may be in percent and the other not.
+            Both numbers with even odds, their ratio (at least 1) and its plausible range. Before it
+            a question, where one model may be in percent and the other not.
 
         Examples
         --------
@@ -430,14 +367,9 @@ class Comparison(Shown):
         >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
         >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
         >>> kr.compare(fc, ko, target=0.02).saving()
-        'KO needs 4 times fewer samples than FC for 0.02 (90%: ... to ...).'
+        'KO needs 4 times fewer samples than FC for 0.02: ... against ... at even odds (...'
         """
-        doubt, saving = self._unit_doubt(), self._saving()
-        return f"{doubt} Taken as they are: {saving}" if doubt else saving
-
-    def _saving(self) -> str:
-        """The saving of the errors as they are, which may be in different units."""
-        # An unknown interval is the widest one, so that its ends are left out below.
+        # An unknown range is the widest one, so that its ends are left out below.
         (low, high), ratio = self.ratio_range or (0.0, math.inf), self.ratio
         better, worse = zip(self.names, self._plans, strict=True)
         estimate = ratio or (low if math.isinf(high) else high)
@@ -445,77 +377,29 @@ class Comparison(Shown):
             better, worse = worse, better
             low, high = (0.0 if math.isinf(high) else 1 / high), (1 / low if low else math.inf)
             ratio = ratio and 1 / ratio
-        goal = f"for {value(self.target)}"
-        goal += "" if self.first.fit == DEFAULT_FIT else f" by fit {self.first.fit!r}"
-        names = f"{better[0]} and {worse[0]}"
-        evens = [plan.even for _, plan in (better, worse)]
-        if self.ratio_range is None and None not in evens and self.first.fit == DEFAULT_FIT:
-            odds = " and ".join(f"{n:,}" for n in evens)
-            return f"Which of {names} needs fewer samples {goal} is not clear: even odds at {odds}."
-        if ratio is None:
-            if low <= 1:
-                return f"Which of {names} needs fewer samples {goal} is not known."
-            about = f"{better[0]} needs at least {times(low)} times fewer samples than {worse[0]}"
-            return f"{about} {goal} (95% sure)."
-        ends = ""
-        if low and math.isfinite(high):
-            ends = f"90%: {times(low)} to {times(high)}"
-        elif low or math.isfinite(high):
-            ends = f"95% sure: at {f'least {times(low)}' if low else f'most {times(high)}'}"
-        if not self.likely:  # possible for other fits, which give an N without odds
-            reach = min(plan.reach for plan in self._plans)
-            ends = "; ".join(filter(None, (ends, f"if both reach it, chance {chance(reach)}")))
-        ends = f" ({ends})" if ends else ""
-        # As printed: "1 times fewer" would name a winner without a difference.
-        if times(ratio) == "1":
-            return f"{names} need about as many samples {goal}{ends}."
-        least = "at least " * better[1].met_at_smallest + "at most " * worse[1].met_at_smallest
-        factor = f"{least}{times(ratio)} times fewer"
-        return f"{better[0]} needs {factor} samples than {worse[0]} {goal}{ends}."
+        smallest = [plan.met_at_smallest for _, plan in (better, worse)]
+        bound = "at least " if smallest[0] else "at most " if smallest[1] else ""
+        first, second = (
+            f"{'at most ' * least}{plan.even or 0:,}"
+            for least, (_, plan) in zip(smallest, (better, worse), strict=True)
+        )
+        names = better[0], worse[0]
+        saving = words.times_fewer(names, self.target, (first, second), ratio, (low, high), bound)
+        populations = filter(None, (plan.forecast.population for plan in self._plans))
+        simulated = words.subject("", next(populations, ""))
+        saving = f"{simulated}: {saving}" if simulated else saving
+        return " ".join(filter(None, (self._unit_doubt(), saving)))
 
-    def ratio_words(self) -> str:
-        """The ratio of samples with its interval; without a ratio, its known bound.
-
-        Returns
-        -------
-        str
-            Part of a sentence.
-        """
-        low, high = self.ratio_range or (0.0, math.inf)
-        bound = f"at least {times(low)}" if math.isinf(high) else f"at most {times(high)}"
-        bound = f"{bound} with 95% probability" if low or math.isfinite(high) else ""
-        if self.ratio is None:
-            return bound or "not known"
-        if low and math.isfinite(high):
-            bound = f"90%: {times(low)} to {times(high)}"
-        return f"{times(self.ratio)}{self.open_end}" + (f" ({bound})" if bound else "")
-
-    def brief(self) -> Message:
-        """Who needs fewer samples, what to do with each model, and where the curves cross.
-
-        Returns
-        -------
-        str
-            One line for each, and one for what is odd about a pilot.
-        """
-        lines: list[str] = [self.saving()]
-        for name, plan in zip(self.names, self._plans, strict=True):
-            # The line begins with the name already.
-            advice = plan.recommend().sentence.removeprefix(f"{plan.curve.model}: ")
-            lines.append(f"{name}: {advice[0].lower()}{advice[1:]}")
-        lines.append(self.crossing.explain())
-        for name, plan in zip(self.names, self._plans, strict=True):
-            if plan.findings:
-                rest = len(plan.findings) - 1
-                note = f" ({rest} more in full)" if rest else ""
-                lines.append(Message(f"{name}: ", plan.findings[0], note))
-        filled = [line for line in lines if line]
-        return Message(filled[0], *(text for line in filled[1:] for text in ("\n", line)))
+    @property
+    def record(self) -> str:
+        """How often such ratios of pilots held, in a sentence; empty for others."""
+        pilots = all(plan.forecast.basis == "pilot" for plan in self._plans)
+        return words.record("ratio", RECORD["ratio"]) if self.ratio and pilots else ""
 
     def _unit_doubt(self) -> str:
         """A question where one model may have percent and the other fractions; else empty."""
         (low_name, low), (high_name, high) = sorted(
-            zip(self.names, (plan.curve for plan in self._plans), strict=True),
+            zip(self.names, (plan.forecast.evidence for plan in self._plans), strict=True),
             key=lambda pair: float(pair[1].means[-1]),
         )
         _, of_low, of_high = np.intersect1d(low.sizes, high.sizes, return_indices=True)
@@ -523,38 +407,48 @@ class Comparison(Shown):
         fractions = low.unit.law == "error" and low.means.max() < 1 < high.means.min()
         if not (fractions and ratios.size and ratios.min() > _LIKE_PERCENT):
             return ""
-        return (
-            f"All errors of {high_name} are above 1 and all of {low_name} below: if {high_name} is "
-            "in percent, divide it by 100 and compare again."
-        )
+        return words.unit_doubt(low_name, high_name)
 
-    def require(self) -> None:
+    def require_advice(self) -> None:
         """Raise `UnreachableError` if no amount of data lets one of the two reach the target."""
         for name, plan in zip(self.names, self._plans, strict=True):
-            advice = plan.recommend()
-            if advice.action not in ("collect", "measure", "train"):
-                why = advice.explain()
-                raise UnreachableError(why if plan.curve.model else f"{name}: {why}")
+            try:
+                plan.require_advice()
+            except UnreachableError as error:
+                start = "" if plan.forecast.model else f"{name}: "
+                raise UnreachableError(f"{start}{error}") from None
 
-    def explain(self) -> Message:
-        """The comparison as a paragraph.
+    def explain(self, *, full: bool = False) -> Message:
+        """The comparison in lines: the ratio, its record, what to do with each, where they cross.
+
+        Parameters
+        ----------
+        full : bool, default False
+            Add the two factors of Proposition 1, and all that is odd about the pilots.
 
         Returns
         -------
         Message
-            How many samples each model needs, why, and where the curves cross.
+            One line for each.
         """
-        why = "The two factors of Proposition 1 are not defined at this target: it lies at or "
-        why += "below the floor of a fitted line, or a line is flat."
-        with suppress(KoriskError):
-            factors = self.factors()
-            why = "By lines floor + sigma log N / N, the ratio of N / log N is "
-            floors = f"{times(factors.approximation_budget)} (distances of the floors from the"
-            why += f"{times(factors.structural)} (sigmas) times {floors} target)."
-        sentences = [self.saving(), self.headline(), why, self.crossing.explain()]
+        lines: list[str] = [self.saving(), self.record]
         for name, plan in zip(self.names, self._plans, strict=True):
-            sentences += [Message(f"{name}: ", finding) for finding in plan.findings]
-        return paragraph(sentences)
+            advice = plan.recommend()
+            # The line begins with the name already.
+            text = advice.sentence.removeprefix(f"{plan.forecast.subject}: ")
+            lines.append(
+                " ".join(filter(None, (f"{name}: {text[0].lower()}{text[1:]}", advice.odds)))
+            )
+        lines.append(self.crossing.explain())
+        factors: dict[str, float] | None = None
+        with suppress(KoriskError):
+            factors = _plain(self.factors())
+        lines += [words.two_factors(factors)] if full else []
+        for name, plan in zip(self.names, self._plans, strict=True):
+            odd = plan.findings
+            more = f" ({len(odd) - 1} more in full)" if len(odd) > 1 and not full else ""
+            lines += [Message(f"{name}: ", text, more) for text in odd[: None if full else 1]]
+        return words.paragraph([line for line in lines if line], "\n")
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values, for JSON.
@@ -564,32 +458,35 @@ class Comparison(Shown):
         dict
             See docs/reference/files.md for its keys.
         """
-        factors: dict[str, dict[str, float | str]] = {}
-        for fit in ("line", "paper"):
-            try:
-                line = self.factors(fit)
-                names = "structural", "approximation_budget", "product"
-                factors[fit] = {name: getattr(line, name) for name in names}
-            except KoriskError as error:
-                # Factors are of errors; say so where the user's values are something else.
-                unit = self.first.curve.unit
-                scale = "" if unit.law == "error" else f"as errors, made of {unit.name}: "
-                factors[fit] = {"unknown": f"{scale}{error}"}
+        factors: dict[str, float] | dict[str, str]
+        try:
+            factors = _plain(self.factors())
+        except KoriskError as error:
+            # Factors are of errors; say so where the user's values are something else.
+            unit = self.first.forecast.unit
+            scale = "" if unit.law == "error" else f"as errors, made of {unit.name}: "
+            factors = {"unknown": f"{scale}{error}"}
         first, second = self.names
         return {
             "target": self.target,
             "first": {"name": first, **self.first.to_dict()},
             "second": {"name": second, **self.second.to_dict()},
             "saving": self.saving(),
+            "record": self.record,
             "ratio": self.ratio,
             "ratio_range": self.ratio_range,
             "two_factors": factors,
             "crossover": self.crossover and asdict(self.crossover),
-            "explanation": self.explain(),
+            "explanation": self.explain(full=True),
         }
 
 
-def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FIT) -> Comparison:
+def _plain(factors: TwoFactors) -> dict[str, float]:
+    names = "structural", "approximation_budget", "product"
+    return {name: getattr(factors, name) for name in names}
+
+
+def compare(first: Curve, second: Curve, target: float) -> Comparison:
     """Compare two pilots, such as those of a known-operator and a dense network, at a target.
 
     Parameters
@@ -598,8 +495,6 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
         The pilots, in the same metric and unit.
     target : float
         The error to reach, in that unit; it may be in the range of only one of the two.
-    fit : str, default "posterior"
-        One of `FITS`.
 
     Returns
     -------
@@ -627,7 +522,7 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
         got = " and ".join(measures)
         raise invalid("compared curves", rule, measures, "read both alike", got=got)
     check_target([first, second], target)
-    return Comparison(*(plan_from(forecast(pilot, fit=fit), target) for pilot in (first, second)))
+    return Comparison(*(Plan(forecast(pilot), float(target)) for pilot in (first, second)))
 
 
 def crossing(first: Curve, second: Curve) -> Crossing | None:
@@ -649,12 +544,10 @@ def mean_at(curve: Curve, n: int) -> float:
     return float(curve.means[curve.sizes.tolist().index(n)])
 
 
-def _about(plan: Plan, number: int | None, noun: str = "") -> str:
-    """A number of samples with its probability, and the reach where that is below `SURE`."""
-    most = "" if plan.reach >= SURE else f", at most {chance(plan.reach)} {plan.anywhere}"
-    number = number or int(plan.curve.sizes[0])
-    odds = f"chance {chance(plan.probability(number))}{most}"
-    return f"{'at most' if plan.met_at_smallest else 'about'} {number:,}{noun} ({odds})"
+def _spread(plan: Plan) -> float:
+    """The deviation of the log error where the target is as likely met as not."""
+    law = plan.forecast.law(np.array([float(plan.even or plan.forecast.last)]))
+    return float((law.quantile(0.95) - law.quantile(0.05)).item() / (2 * 1.645))
 
 
 def _coupling(first: Array, second: Array, correlation: Array | float) -> Array:
@@ -680,13 +573,15 @@ def _quantiles(
     return np.asarray(logs[order][places])
 
 
-@lru_cache(maxsize=32)  # half a second each; all targets and fits of two pilots share one
-def odds_between(first: Forecast, second: Forecast, sizes: tuple[float, ...]) -> Array:
+@lru_cache(maxsize=32)  # half a second each; all targets of two pilots share one
+def odds_between(
+    first: tuple[Source, Curve], second: tuple[Source, Curve], sizes: tuple[float, ...]
+) -> Array:
     """(M,) the probability that the second error is the lower one at each N."""
     from scipy.special import ndtri
 
     n = np.array(sizes)
-    laws = first.law(n), second.law(n)
+    laws, curves = [source.law(n) for source, _ in (first, second)], (first[1], second[1])
     ends = np.array([[law.quantile(p) for law in laws] for p in (1e-3, 1 - 1e-3)])
     low, high = ends[0].min(axis=0), ends[1].max(axis=0)
     logs = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]  # (steps, M) log errors
@@ -696,9 +591,8 @@ def odds_between(first: Forecast, second: Forecast, sizes: tuple[float, ...]) ->
         levels = np.linspace(values[0], values[-1], len(values))
         logs[:, column] = np.interp(levels, values, logs[:, column].copy())
     below = [np.array([law.under(row) for row in logs]) for law in laws]
-    paired = paired_correlation(first.curve, second.curve)
-    inside = n <= min(first.last, second.last)
-    correlation = np.where(inside, paired, np.where(n > max(first.last, second.last), TOGETHER, 0))
+    paired, lasts = paired_correlation(*curves), [curve.sizes[-1] for curve in curves]
+    correlation = np.where(n <= min(lasts), paired, np.where(n > max(lasts), TOGETHER, 0))
     # The copula couples the cells of both laws: its density at the scores of their midpoints.
     masses, scores = [], []
     for reached in below:

@@ -1,21 +1,18 @@
-"""Lines in log N / N through a pilot, as in the paper, and the checks of targets and sizes."""
+"""The paper's line through a pilot, and the checks of targets and sizes."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk._checks import LARGEST_N, one_of, real, require
+from korisk._checks import real, require
 from korisk.curves.curve import Curve
-from korisk.curves.noise import weights
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR
 from korisk.errors import KoriskError, invalid
 from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]
 
-DEFAULT_FIT = "posterior"
-FITS = (DEFAULT_FIT, "paper")
 _EASY = 3.0  # times the largest pilot error: easier targets are probably in another unit
 _HARD = 0.1  # times the smallest pilot error: so may be harder ones
 # What a target far from every measurement may mean: the first two in every unit, the others where
@@ -31,58 +28,17 @@ _MEANINGS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
 )
 
 
-def least_sizes(fit: str) -> int:
-    """Number of distinct N that a fit needs."""
-    return 2 if fit == "paper" else 3
+def calibrate(curve: Curve) -> RiskLine:
+    """The line of `korisk.calibrate` through a pilot's mean errors, whatever its unit.
 
-
-def calibrate(curve: Curve, fit: str = "paper") -> RiskLine:
-    """The line floor + slope log N / N through a pilot's mean errors, Eq. (eq:calibrated-bound).
-
-    Parameters
-    ----------
-    curve : Curve
-        The pilot, of at least two sizes.
-    fit : {"paper", "line"}, default "paper"
-        As in the paper (tab:calibration): the floor is the lowest mean, and the slope that of a
-        regression of error - floor on log N / N, without intercept or weights. Or by least squares
-        weighted by the noise, with floor and slope at least 0.
-
-    Returns
-    -------
-    RiskLine
-        The line, in the unit of errors.
-
-    Raises
-    ------
-    KoriskError
-        If the pilot has fewer than two sizes.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> pilot = kr.Curve([16, 32, 64, 128], [0.21, 0.11, 0.06, 0.035])
-    >>> line = kr.planning.calibrate(pilot)
-    >>> line.floor, round(line.slope, 2), line.samples(0.05)
-    (0.035, 0.85, 327)
+    The floor is the lowest mean, and the slope that of a regression of error - floor on log N / N
+    without intercept or weights (tab:calibration).
     """
-    one_of("fit", fit, ("paper", "line"))
     check_curve(curve)
     curve.require(2, "a line")
     n, means = curve.sizes.astype(float), curve.means
-    rate = np.log(n) / n
-    if fit == "paper":
-        floor = means.min()
-        return RiskLine(floor.item(), ((means - floor) @ rate / (rate @ rate)).item())
-    weight = weights(curve)
-    basis, errors = rate / rate[-1], means / means[-1]  # so that units do not matter
-    centre, mean = weight @ basis / weight.sum(), weight @ errors / weight.sum()
-    spread = basis - centre  # centred: a nearly flat basis would lose digits
-    slope = max(weight * spread @ (errors - mean) / (weight @ spread**2), 0.0)
-    floor = mean - slope * centre
-    if floor < 0:  # then the constraint is active
-        floor, slope = 0.0, weight * basis @ errors / (weight @ basis**2)
-    return RiskLine(float(floor * means[-1]), float(slope / rate[-1] * means[-1]))
+    rate, floor = np.log(n) / n, means.min()
+    return RiskLine(floor.item(), ((means - floor) @ rate / (rate @ rate)).item())
 
 
 def check_curve(curve: object) -> None:
@@ -94,18 +50,6 @@ def check_curve(curve: object) -> None:
 def level_of(sure: float, name: str = "sure") -> float:
     """Check a requested probability."""
     return real(name, sure, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")
-
-
-def sample_counts(n: object) -> Array:
-    """Check sizes N that a user gave, and return them as an array, () or (M,)."""
-    try:
-        values = np.asarray(n, dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.array([np.nan])
-    fits = values.ndim <= 1 and values.size and (values >= 2).all() and (values <= LARGEST_N).all()
-    rule = "be a number from 2 to 10^15, or a list of such"
-    require(bool(fits), "n", rule, n, "count the training samples")
-    return values
 
 
 # --- Targets -------------------------------------------------------------------------------------

@@ -1,93 +1,355 @@
-"""The forecast of a pilot, which answers questions by the common protocol."""
+"""The forecast: the law of the log error at every N, from a pilot, a rehearsal, or both.
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+It computes laws and nothing else: plans, comparisons and pages read one table of chances that is
+made of them. `PilotLaw` is the source of a pilot's laws; a rehearsal has one of its own.
+"""
 
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from korisk._checks import LARGEST_N, count, require
 from korisk.curves.curve import Curve
-from korisk.planning.extrapolation import Extrapolation, extrapolate
-from korisk.planning.fit import DEFAULT_FIT, check_target
-from korisk.planning.plan import Plan, plan_from
-from korisk.planning.protocol import Answers
+from korisk.curves.unit import Unit
+from korisk.errors import invalid
+from korisk.planning import words
+from korisk.planning.fit import check_curve, check_target
+from korisk.planning.futures.law import Law, joined, mixed
+from korisk.planning.futures.posterior import HORIZON, Posterior, posterior
+from korisk.planning.futures.related import Relatives, relatives
+from korisk.planning.limits import Longer
+from korisk.planning.measured import Measured
+from korisk.planning.pilot import doubt
+
+Array = NDArray[np.float64]
+Basis = Literal["pilot", "rehearsal", "both"]
+
+LEAST_SIZES = 3  # distinct N that a curve needs to be extrapolated
+_SETTLING = 4.0  # halvings of the last mean's own weight per doubling of N
+_PER_DOUBLING = 8  # sizes at which chances are tabulated beyond a pilot
+_BETWEEN = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99)  # and between measured sizes
+_FEW = 16  # gap between measured sizes up to which every whole N is in the table
+
+
+class Source(Protocol):
+    """Where the laws of a forecast come from."""
+
+    def law(self, n: Array) -> Law:
+        """The law of the log error at each N."""
+
+    def lasting(self, n: Array) -> Law:
+        """The law of the largest log error from each N on: a target above it stays met."""
+
+    @property
+    def floor(self) -> float:
+        """The estimated floor of the error."""
 
 
 @dataclass(frozen=True)
-class Forecast(Extrapolation, Answers):
-    """A pilot and its extrapolation, for every N and target. Made by `forecast`.
-
-    N may run up to `horizon`, ten thousand times the pilot's largest. Inside the pilot the law of
-    the error is that of the measured means; beyond it, that of the posterior, mixed with the law
-    implied by `related` curves.
+class Expectation:
+    """The expected error at N with its 90% band, in the user's unit.
 
     Parameters
     ----------
-    curve : Curve
-        The pilot.
-    fit : str
-        One of `FITS`.
-    related : tuple of Curve, default ()
-        Curves of the same network on other data.
+    n : int
+        Training samples.
+    value : float
+        The expected error, accuracy or other metric.
+    lower, upper : float
+        The ends of its 90% band, lower <= upper.
 
     Examples
     --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> forecast = kr.forecast(pilot)
-    >>> forecast.last, forecast.horizon
-    (256, 2560000)
-    >>> round(forecast.at(512).value, 4), forecast.at(1024).upper < 0.005
-    (0.0063, True)
-    >>> forecast.samples(0.005) == kr.plan(pilot, 0.005).samples()
-    True
+    >>> then = kr.forecast(pilot).at(1024)
+    >>> then.n, round(then.value, 3), then.lower < then.value < then.upper
+    (1024, 0.003, True)
     """
 
-    def plan(self, target: float) -> Plan:
-        """The plan for a target, in the user's unit.
+    n: int
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outlook:
+    """The error at every N, as a distribution: `Forecast` without its plans."""
+
+    source: Source
+    model: str
+    metric: str
+    unit: Unit
+    sizes: Array = field(repr=False)
+    curve: Curve | None = None
+    simulated: Curve | None = None
+    related: tuple[Curve, ...] = ()
+    doubt: str = ""
+    undertrained: bool = False
+    notes: tuple[str, ...] = ()
+    shared: tuple[str, float] = ("", 0.0)
+    population: str = ""
+    longer: Longer | None = None
+
+    @property
+    def subject(self) -> str:
+        """What answers are about: the model, and the simulated images if they alone are known."""
+        return words.subject(self.model, self.population)
+
+    @property
+    def evidence(self) -> Curve:
+        """The measured curve, or else the simulated one."""
+        curve = self.simulated if self.curve is None else self.curve
+        assert curve is not None
+        return curve
+
+    @property
+    def basis(self) -> Basis:
+        """What it rests on: a pilot, a rehearsal, or both."""
+        if self.simulated is None:
+            return "pilot"
+        return "rehearsal" if self.curve is None else "both"
+
+    @property
+    def measured(self) -> int:
+        """The largest N with a real error; 0 before a scan."""
+        return 0 if self.curve is None else int(self.curve.sizes[-1])
+
+    @property
+    def last(self) -> int:
+        """The largest N that was measured, or simulated: beyond it the error is extrapolated."""
+        rehearsed = 0 if self.simulated is None else int(self.simulated.sizes[-1])
+        return max(self.measured, rehearsed)
+
+    @property
+    def horizon(self) -> int:
+        """Largest N that the forecast covers."""
+        return int(self.sizes[-1])
+
+    @cached_property
+    def floor(self) -> float:
+        """The estimated floor of the error, in the user's unit."""
+        return float(self.unit.from_error(self.source.floor))
+
+    @property
+    def trust(self) -> float | None:
+        """The weight of related curves; None without any, 0 if none is used."""
+        if not self.related:
+            return None
+        relatives = getattr(self.source, "relatives", None)
+        return 0.0 if relatives is None or self.doubt else float(relatives.trust)
+
+    def law(self, n: Array) -> Law:
+        """The law of the log error at each N.
 
         Parameters
         ----------
-        target : float
-            The value to reach.
+        n : array of float, (M,)
+            Training samples.
 
         Returns
         -------
-        Plan
-            As `korisk.plan` returns it.
+        Law
+            Its `under` and `quantile` are of natural logarithms of errors, not of the user's unit.
         """
-        check_target([self.curve], target)
-        return plan_from(self, target)
+        return self.source.law(n)
+
+    def met(self, n: Array, goal: float) -> Array:
+        """(M,) the probability that the error is at most the goal at each N and stays there."""
+        # All targets share the law at the sizes of the table.
+        law = self._lasting if n is self.sizes else self.source.lasting(n)
+        return np.minimum(law.under(np.full(len(n), math.log(goal))), 1.0)
+
+    @cached_property
+    def _lasting(self) -> Law:
+        return self.source.lasting(self.sizes)
+
+    def quantile(self, n: ArrayLike, p: float) -> Array:
+        """(M,) the p-quantile of the error at each N."""
+        return np.asarray(np.exp(self.law(np.atleast_1d(np.asarray(n, dtype=float))).quantile(p)))
+
+    def at(self, n: float) -> Expectation:
+        """The expected error at one N with its 90% band, in the user's unit.
+
+        Parameters
+        ----------
+        n : int
+            Training samples, up to `horizon`.
+
+        Returns
+        -------
+        Expectation
+            Its value is the median.
+
+        Raises
+        ------
+        KoriskError
+            If N is out of range.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+        >>> kr.forecast(pilot).at(1024).n
+        1024
+        """
+        size = self.sample_count(n)
+        law = self.law(np.array([float(size)]))
+        ends = np.exp([law.quantile(p).item() for p in (0.5, 0.05, 0.95)])
+        # In units in which larger is better, the ends of the band change their order.
+        value, *band = self.unit.from_error(ends).tolist()
+        return Expectation(size, value, min(band), max(band))
+
+    def sample_count(self, n: object) -> int:
+        """Check that N is a whole number within the range of the forecast."""
+        far = "10,000 times its largest N" if self.measured else f"N = {self.horizon:,}"
+        remedy = self.doubt or f"count samples; the forecast reaches {far}"
+        least = 2 if self.simulated is None else int(self.sizes[0])
+        return count("n", n, at_least=least, at_most=self.horizon, remedy=remedy)
 
 
-def forecast(curve: Curve, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] = ()) -> Forecast:
-    """Extrapolate a pilot beyond its largest N.
+@dataclass(frozen=True)
+class PilotLaw:
+    """The laws of a pilot: measured means inside it, the posterior and related curves beyond."""
 
-    Parameters
-    ----------
-    curve : Curve
-        The pilot, of at least three sizes (two for "paper").
-    fit : str, default "posterior"
-        One of `FITS`. The default is a posterior over many curves, which gives probabilities;
-        other fits extrapolate one fitted curve.
-    related : iterable of Curve, default ()
-        Curves of the same network on other data, such as simulated ones, whose shape the pilot may
-        share. They are weighted by how well they explain the pilot; see `kr.plan`.
+    curve: Curve
+    related: tuple[Curve, ...] = ()
 
-    Returns
-    -------
-    Forecast
-        The pilot and its extrapolation.
+    @cached_property
+    def posterior(self) -> Posterior:
+        """The grid posterior over the pilot's continuation."""
+        return posterior(self.curve)
 
-    Raises
-    ------
-    KoriskError
-        If the pilot is too small, or a related curve does not belong to it.
+    @cached_property
+    def relatives(self) -> Relatives | None:
+        """The law implied by related curves; None if none of them can be extrapolated."""
+        usable = tuple(curve for curve in self.related if not doubt(curve, posterior(curve)))
+        return relatives(self.curve, usable) if usable else None
 
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> forecast = kr.forecast(pilot)
-    >>> round(forecast.at(512).value, 4)
-    0.0063
+    @cached_property
+    def measured(self) -> Measured:
+        """The law of the error inside the pilot."""
+        return Measured(self.curve, self.posterior.noise)
+
+    @cached_property
+    def doubt(self) -> str:
+        """Why the pilot cannot be extrapolated, as a sentence; empty where it can."""
+        return doubt(self.curve, self.posterior)
+
+    @property
+    def last(self) -> float:
+        """The largest N of the pilot."""
+        return float(self.curve.sizes[-1])
+
+    @property
+    def horizon(self) -> int:
+        """Largest N that the pilot is extrapolated to."""
+        return int(self.last if self.doubt else min(int(HORIZON * self.last), LARGEST_N))
+
+    @cached_property
+    def floor(self) -> float:
+        """The estimated floor of the error."""
+        if self.related and not self.doubt:  # they change the shape, and with it the floor
+            return float(np.exp(self.law(np.array([float(self.horizon)])).quantile(0.5)).item())
+        return self.posterior.floor_quantile(0.5)
+
+    def law(self, n: Array) -> Law:
+        """The law of the log error at each N."""
+        return self._joined(n, self.measured.law)
+
+    def lasting(self, n: Array) -> Law:
+        """The law of the largest log error from each N on; inside, later means decide that too."""
+        return self._joined(n, self.measured.lasting)
+
+    def _joined(self, n: Array, measured: Callable[[Array], Law]) -> Law:
+        # Below the first size the posterior applies as well: nothing was measured there.
+        inside = (n >= self.curve.sizes[0]) & (n <= self.last)
+        if inside.all():
+            return measured(n)
+        beyond = self._beyond(n[~inside])
+        return joined(inside, measured(n[inside]), beyond) if inside.any() else beyond
+
+    def _beyond(self, n: Array) -> Law:
+        """The law of the log error outside the pilot.
+
+        Futures start at the measured mean of the pilot's last N, and settle within about a doubling
+        on the curves that were fitted to the whole pilot.
+        """
+        last = np.array([self.last])
+        start = self.measured.law(last)
+        # Two hypotheses, the pilot's own curves and its relatives' shape, mixed by their trust.
+        trust = 0.0 if self.relatives is None else self.relatives.trust
+        sources: list[tuple[float, Posterior | Relatives]] = [(1 - trust, self.posterior)]
+        sources += [] if self.relatives is None else [(trust, self.relatives)]
+        fitted = mixed([share for share, _ in sources], [source.law(n) for _, source in sources])
+        # The start moves down with the mean of the fitted curves, and keeps its own spread.
+        fall = sum(share * (source.centre(n) - source.centre(last)) for share, source in sources)
+        start_weight = np.where(n > self.last, np.exp2(-_SETTLING * np.log2(n / self.last)), 0.0)
+
+        def under(log_error: Array) -> Array:
+            later = fitted.under(log_error)
+            first = start.under(log_error - fall)
+            return np.asarray(start_weight * first + (1 - start_weight) * later)
+
+        low, high = np.minimum(fitted.low, start.low + fall), fitted.high
+        return Law(under, low, np.maximum(high, start.high + fall))
+
+    def sizes(self) -> Array:
+        """N at which chances are tabulated: measured ones, some between, eight per doubling on."""
+        sizes, horizon = self.curve.sizes.astype(float), float(self.horizon)
+        groups = [sizes]
+        for low, high in pairwise(sizes):
+            if high - low <= _FEW:
+                groups.append(np.arange(low + 1, high))
+            elif len(sizes) <= 2 * _FEW:
+                groups.append(low * (high / low) ** np.array(_BETWEEN))
+        steps = (
+            np.arange(1, int(_PER_DOUBLING * math.log2(horizon / self.last)) + 1) / _PER_DOUBLING
+        )
+        # The probability may jump right after the last mean, where the posterior takes over.
+        groups.append(np.append(self.last * 2.0**steps, [min(self.last + 1, horizon), horizon]))
+        return np.unique(np.concatenate(groups))
+
+
+def check_goal(outlooks: Iterable[Outlook], target: object) -> None:
+    """Raise if a target is impossible, or in the range of none and so perhaps in another unit.
+
+    The range of simulated errors includes the band of real ones: they may be far higher.
     """
-    extrapolation = extrapolate(curve, fit=fit, related=related)
-    return Forecast(extrapolation.curve, extrapolation.fit, extrapolation.related)
+    known = []
+    for outlook in outlooks:
+        known += [curve for curve in (outlook.curve, outlook.simulated) if curve is not None]
+        if outlook.curve is None:
+            first = outlook.sizes[:1]
+            known.append(Curve.of_errors(first, outlook.quantile(first, 0.95), unit=outlook.unit))
+    check_target(known, target)
+
+
+def checked_relatives(curve: Curve, related: Iterable[Curve]) -> tuple[Curve, ...]:
+    """Distinct related curves, checked to belong to the pilot and to be others than it."""
+    try:
+        distinct = tuple(dict.fromkeys(related))  # a curve given twice is no additional evidence
+    except TypeError:
+        remedy = "pass a list of curves, or leave it out"
+        raise invalid("related", "be a list of curves", related, remedy) from None
+    for relative in distinct:
+        check_curve(relative)
+        rule = f"be in the pilot's unit, {curve.unit.name!r}"
+        same = relative.unit.law == curve.unit.law
+        require(same, "a related curve", rule, relative.unit.name, "read both in one unit")
+        relative.require(LEAST_SIZES, "a related curve")
+        # The pilot itself, maybe with further sizes, would confirm itself.
+        inside = relative.sizes <= curve.sizes[-1]
+        sizes, means = relative.sizes[inside], relative.means[inside]
+        if np.array_equal(sizes, curve.sizes) and np.allclose(means, curve.means, 1e-9):
+            rule = "be another measurement than the pilot"
+            remedy = "give a curve of the same network on other data"
+            raise invalid("a related curve", rule, relative, remedy, got="the pilot's own means")
+    return distinct

@@ -4,27 +4,27 @@ A page shows or interpolates the plans for some hundred targets, which are compu
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
-from typing import TypedDict
+from typing import Any, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import ROUNDING, relative_variance
+from korisk.curves.noise import ONE_SEED, ROUNDING, relative_variance
 from korisk.curves.unit import Unit
 from korisk.errors import KoriskError
-from korisk.planning.chances import table_sizes
-from korisk.planning.compare import LEAST_SIZES, Comparison, Crossing, crossing
-from korisk.planning.explain import value
+from korisk.planning.compare import Comparison, Crossing
 from korisk.planning.fit import check_target
-from korisk.planning.forecast import Forecast, forecast
-from korisk.planning.futures.law import Law
-from korisk.planning.plan import Plan, plan_from
+from korisk.planning.forecast import LEAST_SIZES, check_goal
+from korisk.planning.limits import Longer
+from korisk.planning.plan import Forecast, Plan, forecast
+from korisk.planning.recommend import UNLIKELY
+from korisk.planning.words import value
 
 Array = NDArray[np.float64]
 
@@ -48,7 +48,6 @@ _EVERY = 4  # for pairs other than the first, compare at every fourth target
 _NEARLY = (1.05, 1.02, 1.1, 1.15, 1.2, 1.3, 1.4, 1.5, 1.7, 2.0, 3.0)  # for several models,
 _STRETCH = (0.8, 0.9, 0.95, 0.7, 0.6, 1.05, 1.2, 1.5, 2.0)  # and for one
 _CLEAR = 2.0  # standard errors from every mean: at a nearer target, noise alone decides
-_GUESSED_NOISE = 0.02  # relative deviation of a mean, where no N has two seeds
 
 
 class Pair(TypedDict):
@@ -60,28 +59,34 @@ class Pair(TypedDict):
     savings: list[str]  # the ratio at each target, in a sentence
     likely: list[bool]  # whether both reach it with at least even odds
     crossover: str  # where their curves cross, in a sentence
+    record: str  # how often such ratios held, in a sentence
+
+
+Trained = tuple[Curve | None, Longer | None]  # what a pilot says of its training
 
 
 @dataclass(frozen=True)
 class Group:
-    """A named group of curves of one metric, and the first target to show."""
+    """A named group of forecasts of one metric, and the first target to show."""
 
     name: str
-    curves: tuple[Curve, ...]
+    forecasts: tuple[Forecast, ...]
     requested: float | None = None
+    short: tuple[Curve, ...] = ()  # curves with too few sizes for a forecast
     crossing: Crossing | None = None
     complete: bool = True
+    trained: tuple[Trained, ...] = ()  # by forecast
 
-    @cached_property
-    def forecasts(self) -> tuple[Forecast, ...]:
-        """The forecasts of the curves that have enough sizes."""
-        long = (curve for curve in self.curves if len(curve.sizes) >= LEAST_SIZES)
-        return tuple(asked_often(forecast(curve)) for curve in long)
+    @classmethod
+    def of_curves(cls, name: str, curves: Sequence[Curve], **options: Any) -> Self:
+        """A group of measured curves."""
+        long = tuple(forecast(curve) for curve in curves if len(curve.sizes) >= LEAST_SIZES)
+        short = tuple(curve for curve in curves if len(curve.sizes) < LEAST_SIZES)
+        return cls(name, long, short=short, **options)
 
-    @property
-    def short(self) -> tuple[Curve, ...]:
-        """The curves with too few sizes for a forecast."""
-        return tuple(curve for curve in self.curves if len(curve.sizes) < LEAST_SIZES)
+    def plan(self, index: int, target: float) -> Plan:
+        """The plan of one of the forecasts for a target."""
+        return Plan(self.forecasts[index], target, *(self.trained[index] if self.trained else ()))
 
     @cached_property
     def _first(self) -> tuple[float, str]:
@@ -93,7 +98,7 @@ class Group:
         """
         if self.requested is not None:
             return self.requested, ""
-        first = self.forecasts[0].curve
+        first = self.forecasts[0].evidence
         # Collapsed means, at rounding, are no errors that a target could improve on.
         lowest = float(first.means[first.means > ROUNDING * first.means.max()].min())
         candidates = []
@@ -107,8 +112,8 @@ class Group:
         def rank(candidate: tuple[float, float]) -> tuple[float, int]:
             target = candidate[0]
             goal = float(first.unit.to_error(target))
-            distance = min(_standard_errors(outlook.curve, goal) for outlook in self.forecasts)
-            score = sum(telling(plan_from(outlook, target)) for outlook in self.forecasts[:2])
+            distance = min(_standard_errors(outlook.evidence, goal) for outlook in self.forecasts)
+            score = sum(telling(Plan(outlook, target)) for outlook in self.forecasts[:2])
             return min(distance, _CLEAR), score
 
         target, factor = max(candidates, key=rank)  # the first of equals
@@ -128,12 +133,15 @@ class Group:
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
         """The plans for the first target."""
-        return tuple(plan_from(outlook, self.target) for outlook in self.forecasts)
+        return tuple(self.plan(index, self.target) for index in range(len(self.forecasts)))
 
     @cached_property
     def tables(self) -> tuple[tuple[list[Plan], list[int]], ...]:
         """For each forecast, the plans over targets, and the indices of the slider's stops."""
-        return tuple(plans_over_targets(outlook, [self.target]) for outlook in self.forecasts)
+        return tuple(
+            plans_over_targets(outlook, [self.target], partial(self.plan, index))
+            for index, outlook in enumerate(self.forecasts)
+        )
 
     @property
     def comparison(self) -> Comparison | None:
@@ -144,11 +152,13 @@ class Group:
     def sentence(self) -> str:
         """The answer for the first target, or that there are too few sizes for one."""
         if not self.forecasts:
-            most = max(len(curve.sizes) for curve in self.curves)
+            most = max(len(curve.sizes) for curve in self.short)
             sizes = f"training set size{'s' if most > 1 else ''}"
             return f"{most} {sizes}; {LEAST_SIZES} are needed to plan."
-        comparison, curve = self.comparison, self.forecasts[0].curve
-        sentence = self.plans[0].brief() if comparison is None else comparison.headline()
+        comparison, curve = self.comparison, self.forecasts[0].evidence
+        advice = self.plans[0].recommend()
+        sentence = " ".join(filter(None, (advice.sentence, advice.odds)))
+        sentence = sentence if comparison is None else comparison.saving()
         question = f"{curve.metric or curve.unit.noun} {value(self.target)}"
         return f"{sentence} ({', '.join(filter(None, (question, self.why)))})"
 
@@ -163,20 +173,18 @@ class Group:
         places = list(combinations(range(count), 2))
         if count > _ALL_PAIRS:
             places = [(0, second) for second in range(1, min(count, _MOST_PAIRS + 1))]
-        known = self.crossing if count == len(self.curves) == 2 else None
+        known = self.crossing if count == 2 and not self.short else None
         pairs: list[Pair] = []
         for first, second in places:
             pair = Comparison(self.plans[first], self.plans[second])
-            cross = known or crossing(pair.first.curve, pair.second.curve)
-            # `crossing` is None for curves without a common N.
-            words = (cross or Crossing(pair.crossover)).explain()
+            words = (known or pair.crossing).explain()
             plans, stops = self.tables[first]
             every = 1 if (first, second) == (0, 1) else _EVERY
             # The first target is always compared, because the page opens with it.
             of_target = (stop for stop in stops if plans[stop].target == self.target)
             compared_stops = {*stops[::every], *of_target}
             compared = [
-                Comparison(plans[stop], plan_from(self.forecasts[second], plans[stop].target))
+                Comparison(plans[stop], self.plan(second, plans[stop].target))
                 for stop in sorted(compared_stops)
             ]
             pairs.append(
@@ -187,6 +195,7 @@ class Group:
                     savings=[pair.saving() for pair in compared],
                     likely=[pair.likely for pair in compared],
                     crossover=words,
+                    record=pair.record,
                 )
             )
         return pairs
@@ -195,13 +204,13 @@ class Group:
 def _standard_errors(curve: Curve, error: float) -> float:
     """Distance of an error from the nearest mean, in standard errors of the log error."""
     noise = relative_variance(curve)
-    deviations = _GUESSED_NOISE if noise is None else np.sqrt(np.maximum(noise, 1e-12))
+    deviations = ONE_SEED if noise is None else np.sqrt(np.maximum(noise, 1e-12))
     return float(np.min(np.abs(np.log(curve.means / error)) / deviations))
 
 
 def telling(plan: Plan) -> int:
     """Informativeness score of a plan: highest with a bounded interval, 0 without a number."""
-    if plan.middle is None:
+    if plan.doubt or plan.reach < UNLIKELY:
         return 0
     if plan.met_at_smallest or plan.lower == plan.upper:
         return 1
@@ -226,7 +235,7 @@ def with_valid_targets(groups: Sequence[Group]) -> tuple[list[Group], list[str]]
     for group in groups:
         try:
             if group.requested is not None:
-                check_target([outlook.curve for outlook in group.forecasts], group.requested)
+                check_goal(group.forecasts, group.requested)
             allowed.append(group)
         except KoriskError as error:
             refused.append(f"{group.name}: {error}.")
@@ -237,16 +246,16 @@ def with_valid_targets(groups: Sequence[Group]) -> tuple[list[Group], list[str]]
 
 
 def plans_over_targets(
-    outlook: Forecast, exactly: Collection[float] = ()
+    outlook: Forecast, exactly: Collection[float] = (), make: Callable[[float], Plan] | None = None
 ) -> tuple[list[Plan], list[int]]:
     """Plans from the easiest target to the hardest, and the indices of a slider's stops."""
     stops, others = _targets(outlook)
-    often, plans = asked_often(outlook), []
+    plans = []
     for target in {*stops, *others, *exactly}:
         with suppress(KoriskError):  # a target that is far too easy, unless the user gave it
             if target not in exactly:
-                check_target([outlook.curve], target)
-            plans.append(plan_from(often, target))
+                check_target([outlook.evidence], target)
+            plans.append((make or partial(Plan, outlook))(target))
     plans.sort(key=lambda plan: -plan.goal)
     answered = {*stops, *exactly}
     return plans, [place for place, plan in enumerate(plans) if plan.target in answered]
@@ -258,7 +267,7 @@ def _targets(outlook: Forecast) -> tuple[list[float], list[float]]:
     The answer changes discontinuously at a mean: the mean and a target just below it are included.
     So are targets at which the probability at the pilot's first N rises from a half to one.
     """
-    curve, unit = outlook.curve, outlook.curve.unit
+    curve, unit = outlook.evidence, outlook.evidence.unit
     levels = np.unique(np.maximum.accumulate(curve.means[::-1]))[::-1]  # that stay met from some N
     levels = levels[np.unique(np.linspace(0, len(levels) - 1, _MEANS).round().astype(int))]
     last = float(curve.means[-1])
@@ -284,7 +293,7 @@ def _targets(outlook: Forecast) -> tuple[list[float], list[float]]:
             stops.append(_digits(float(unit.from_error(error)), 4))
     stops += _round_targets(unit, low, float(edges[0]))
     beside = [error for level in levels for error in (level, level * (1 - _JUST))]
-    smallest = outlook.measured.lasting(curve.sizes[:1].astype(float))
+    smallest = outlook.source.lasting(curve.sizes[:1].astype(float))
     beside += [math.exp(smallest.quantile(p).item()) for p in _AT_FIRST]
     return stops, unit.from_error(beside).tolist()
 
@@ -305,31 +314,6 @@ def _round_targets(unit: Unit, low: float, high: float) -> list[float]:
     elif unit.law == "negated":
         targets = [-target for target in targets]
     return [target for target in targets if low <= float(unit.to_error(target)) <= high]
-
-
-def asked_often(outlook: Forecast) -> Forecast:
-    """The same forecast with a cache, for many targets."""
-    if isinstance(outlook, _AskedOften):
-        return outlook
-    return _AskedOften(outlook.curve, outlook.fit, outlook.related)
-
-
-class _AskedOften(Forecast):
-    """A forecast that computes the law at the sizes of its table once, for all targets."""
-
-    @cached_property
-    def _table(self) -> tuple[Array, Law]:
-        """The sizes of the table, and the law there."""
-        sizes = table_sizes(self)
-        return sizes, self._joined(sizes, self.measured.lasting)
-
-    def met(self, n: Array, goal: float) -> Array:
-        """(M,) the probability that the goal is met at each N."""
-        # Every table begins with these sizes; those of its refinements differ by target.
-        sizes, law = self._table
-        if np.array_equal(n, sizes):
-            return law.under(np.full(len(n), math.log(goal)))
-        return super().met(n, goal)
 
 
 def _digits(number: float, most: int) -> float:

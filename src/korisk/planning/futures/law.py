@@ -69,20 +69,6 @@ def normals(weight: Array, mean: Array, deviation: Array) -> Law:
     return Law(under, (mean - far).min(axis=0), (mean + far).max(axis=0))
 
 
-def turned(p: Array, offset: float, slope: float) -> Array:
-    """Recalibrated probabilities Phi(offset + slope Phi^-1(p)), increasing in p."""
-    from scipy.special import ndtr, ndtri
-
-    return np.asarray(ndtr(offset + slope * ndtri(np.clip(p, _RARE, 1 - _RARE))))
-
-
-def recalibrated(law: Law, offset: float, slope: float) -> Law:
-    """The same law with its probabilities `turned`, still increasing in the error."""
-    if (offset, slope) == (0.0, 1.0):
-        return law
-    return Law(lambda error: turned(law.under(error), offset, slope), law.low, law.high)
-
-
 def mixed(shares: Sequence[float], laws: Sequence[Law]) -> Law:
     """The mixture of several laws at the same sizes; the shares add up to one."""
     if len(laws) == 1:

@@ -15,7 +15,7 @@ doubling beyond the pilot, where its steps are larger in some futures: real curv
 The level is integrated out; b, phi, s, c and tau are weighted on a grid. For every rate, the
 best-fitting floor and its precision follow from Gauss-Newton steps, so that the grid of floors
 covers the weight; the grid of rates closes in on it. No random numbers, no starting values. The
-prior and the recalibration of probabilities are in futures/prior.py.
+prior is in futures/prior.py.
 
 SciPy is imported where it is used: it takes longer to load than NumPy and the whole command.
 """
@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import collapsed_sizes, lasting_share, relative_variance
-from korisk.curves.unit import metric_family
-from korisk.planning.futures.law import Law, normals, recalibrated
-from korisk.planning.futures.prior import PRIOR, PRIORS, Prior
+from korisk.planning.futures.law import Law, normals
+from korisk.planning.futures.prior import Prior, prior_at
 
 Array = NDArray[np.float64]
 
@@ -163,8 +162,7 @@ class Posterior:
         # Beyond the pilot the drift is a mixture: its usual steps, and larger ones (stretches).
         shares = np.array(self.prior.stretch_weights) / sum(self.prior.stretch_weights)
         weight = np.concatenate([share * self.weight for share in shares])
-        raw = normals(weight, np.concatenate([mean] * len(spread)), np.concatenate(spread))
-        return recalibrated(raw, *self.prior.recalibration)
+        return normals(weight, np.concatenate([mean] * len(spread)), np.concatenate(spread))
 
     def centre(self, n: Array) -> Array:
         """(M,) the mean of the log error at each N."""
@@ -194,13 +192,12 @@ class Posterior:
 
 @lru_cache(maxsize=32)  # some 100 kB each; reports need the same pilots repeatedly
 def posterior(curve: Curve, prior: Prior | None = None) -> Posterior:
-    """The posterior of a pilot; by default with the prior of its kind of metric.
+    """The posterior of a pilot; by default with the prior of its largest N.
 
     Sizes at which every seed has collapsed to rounding are left out. Where the means lie farther
     from every curve than noise and drift explain, larger drifts are allowed until they explain it.
     """
-    if prior is None:
-        prior = PRIORS.get(metric_family(curve.metric, curve.unit), PRIOR)
+    prior = prior or prior_at(float(curve.sizes[-1]))
     # Errors at rounding are no part of a learning curve; two sizes are the least for a shape.
     usable = ~collapsed_sizes(curve)
     if usable.sum() < 2:

@@ -1,16 +1,16 @@
-"""Priors over learning curves, one for each kind of metric.
+"""The prior over learning curves, one for every metric and unit.
 
-The prior of squared errors (mse, rmse, psnr) was learned from imaging networks, that of rates
-(accuracy, error rates, Dice) from LCDB, that of losses from published curves of large networks, and
-all from simulated power laws with and without floors, by benchmarks/planner/prior.py, on curves
-that no reported figure uses. A pilot of an unknown metric gets the mixture of all three.
+Broad curves, most of which level off, and plain power laws, most of which do not. Nothing is
+learned from a file: published curves end where their owners stopped, so a prior learned from some
+experimenters' curves does not fit those of others. Which priors were tried, and how each scored on
+databases that were left out: docs/explanation/planner.md.
 """
 
-import json
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from functools import lru_cache
+
+from korisk.curves.noise import ONE_SEED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,30 +35,27 @@ class Prior:
     drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12, 0.24)  # tau per doubling
     shifts: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # s, with c = 0
     caps: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # c, with s = 0
-    stretches: tuple[float, ...] = (1.0, 3.9)  # of tau beyond the pilot
-    stretch_weights: tuple[float, ...] = (0.84, 0.16)
+    stretches: tuple[float, ...] = (0.8, 3.0)  # of tau beyond the pilot
+    stretch_weights: tuple[float, ...] = (0.8, 0.2)
     growth: float = 1.1  # exponent of the doublings over which the drift's variance adds up
-    # Offset and slope of normal scores, which recalibrate probabilities beyond the pilot. Set on
-    # curves that no reported figure uses: docs/explanation/planner.md, "Do odds come true?".
-    recalibration: tuple[float, float] = (0.0, 1.0)
     least_noise: float = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded
-    noises: tuple[float, ...] = (1e-4, 1e-3, 0.003, 0.01, 0.03, 0.08)  # for pilots of single seeds
+    # For pilots of single seeds, whose noise is not known: equally likely factors of the usual one.
+    noises: tuple[float, ...] = tuple(factor * ONE_SEED for factor in (0.1, 0.3, 1.0, 3.0))
 
 
-# Plain power laws, most of them without a floor, have a fixed share of every prior and are not
-# learned. Published curves end where their owners stopped, mostly on a floor; learned from them
-# alone, a curve without a floor would be so rare that no pilot could show one.
-SHARES = {"squares": 0.15, "rates": 0.25, "losses": 0.25, "mixture": 0.25}
-RECALIBRATION = {
-    "squares": (-0.12, 1.05),
-    "rates": (0.1, 0.95),
-    "losses": (-0.1, 1.05),
-    "mixture": (0, 1),
-}
-# korisk is used for images most: a metric without a name is twice as likely a squared error.
-_FAMILIES = {"squares": 2.0, "rates": 1.0, "losses": 1.0}
+BROAD = Kind(
+    weight=0.7,
+    rate_median=0.8,
+    rate_spread=0.5,
+    no_floor=0.1,
+    floor_shape=(2.0, 0.8),
+    drift_weights=(0.02, 0.03, 0.15, 0.3, 0.25, 0.2, 0.05),
+    shift_weights=(0.2, 0.06, 0.13, 0.16, 0.06, 0.12),
+    cap_weights=(0.045, 0.08, 0.08, 0.045, 0.05, 0.03),
+)
+SLOW = replace(BROAD, rate_median=0.7, rate_spread=0.35)  # in the place of BROAD at large N
 PLAIN = Kind(
-    weight=1.0,
+    weight=0.3,
     rate_median=0.5,
     rate_spread=0.5,
     no_floor=0.7,
@@ -67,34 +64,17 @@ PLAIN = Kind(
     shift_weights=(0.8, 0.02, 0.02, 0.02, 0.02, 0.02),
     cap_weights=(0.02, 0.02, 0.02, 0.02, 0.01, 0.01),
 )
+PRIOR = Prior(kinds=(BROAD, PLAIN))  # of pilots to N = 4,096
+_SMALL, _LARGE = 12.0, 20.0  # log2 of the N between which SLOW takes the place of BROAD
 
 
-def _learned() -> dict[str, tuple[Kind, ...]]:
-    """For each kind of metric, the components that benchmarks/planner/prior.py learned."""
-    content = json.loads(Path(__file__).with_name("prior.json").read_text(encoding="utf-8"))
-
-    def kind(fields: dict[str, Any]) -> Kind:  # with tuples, so that it can be hashed
-        lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
-        return Kind(**fields | lists)
-
-    return {name: tuple(map(kind, kinds)) for name, kinds in content.items()}
-
-
-def _with_plain(name: str, kinds: Sequence[Kind]) -> Prior:
-    """A prior of learned kinds and of plain power laws."""
-    total = sum(kind.weight for kind in kinds) / (1 - SHARES[name])
-    scaled = [replace(kind, weight=kind.weight / total) for kind in kinds]
-    plain = replace(PLAIN, weight=SHARES[name])
-    return Prior(kinds=(*scaled, plain), recalibration=RECALIBRATION[name])
-
-
-LEARNED = _learned()
-PRIORS = {name: _with_plain(name, kinds) for name, kinds in LEARNED.items()}
-PRIOR = _with_plain(
-    "mixture",
-    [
-        replace(kind, weight=_FAMILIES[name] * kind.weight)
-        for name, kinds in LEARNED.items()
-        for kind in kinds
-    ],
-)
+@lru_cache(maxsize=64)
+def prior_at(last: float) -> Prior:
+    """The prior of a pilot to this N: steep power laws slow down where N is large."""
+    slow = min(max((math.log2(last) - _SMALL) / (_LARGE - _SMALL), 0.0), 1.0)
+    if not slow:
+        return PRIOR
+    kinds = [replace(SLOW, weight=slow * BROAD.weight), PLAIN]
+    if slow < 1:
+        kinds = [replace(BROAD, weight=(1 - slow) * BROAD.weight), *kinds]
+    return replace(PRIOR, kinds=tuple(kinds))

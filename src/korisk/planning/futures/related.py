@@ -20,13 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import relative_variance
+from korisk.curves.noise import ONE_SEED, relative_variance
 from korisk.planning.futures.law import Law, normals
 from korisk.planning.futures.posterior import Posterior, posterior
 
 Array = NDArray[np.float64]
-
-_ONE_SEED = 0.04  # relative deviation of a mean where every N has one seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +191,7 @@ def relatives(curve: Curve, related: tuple[Curve, ...], kinship: Kinship = KINSH
     """The law of a pilot's error implied by related curves."""
     variance = relative_variance(curve)
     if variance is None:
-        variance = np.full(len(curve.sizes), _ONE_SEED**2)
+        variance = np.full(len(curve.sizes), ONE_SEED**2)
     shapes = tuple(posterior(relative) for relative in related)
     n, logs = curve.sizes.astype(float), np.log(curve.means)
     return Relatives(n, logs, variance, shapes, posterior(curve), kinship)

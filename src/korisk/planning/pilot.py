@@ -1,23 +1,19 @@
-"""Texts for numbers and pilots, and templates of the sentences that plans and pages share."""
+"""What is odd about a pilot, and whether it can be extrapolated."""
 
 import math
-from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import collapsed, collapsed_sizes, relative_variance
+from korisk.curves.noise import ONE_SEED, collapsed, collapsed_sizes, relative_variance
 from korisk.errors import Argument, Message
 from korisk.planning.futures.posterior import ROUGHEST, Posterior
+from korisk.planning.words import value
 
-FAR = 64  # times the pilot's largest N, beyond which a sample size is an order of magnitude
-SURE = 0.95  # reach from which on the condition "if the target is reachable" is left out
-EVEN = 0.5  # reach below which a target is probably not reached
 _BEYOND_NOISE = 2.0  # standard errors by which a rise, a fall or a bend must exceed noise
 _RISE_WITHOUT_SEEDS = 0.02  # of the log error, where single seeds give no noise
-_GUESSED_NOISE = 0.02  # relative deviation of a mean where every N has one seed
 _LEAST_NOISE = 0.01  # the same for judging a bend: no smooth curve fits better than that
 _LEAST_CHANGE = 0.02  # of the log error from end to end, below which nothing was learned
 _MOST_OUTSIDE = 0.5  # of the seeds outside their 90% range; a tenth is expected
@@ -25,73 +21,6 @@ _OUTLYING = 4.0  # robust standard deviations from the median of its N
 _OUTLYING_AT_LEAST = math.log(1.5)  # seeds that agree closely have no outlier below this factor
 _LISTED = 3  # findings of one kind that are listed in full
 _COPIED = 3  # sizes at which seeds must agree in every digit to be taken for copies
-
-
-# Templates of answers: the page's table.js fills in the same names.
-ANSWERS = {
-    "inside": "The measured means{whose} meet the target {target} between N = {before} and "
-    "{after}, at about {samples} (chance {chance}).",
-    "unlikely": "{start} probably does not reach {target}: the chance is at most {reach} "
-    "{anywhere}. If it does, it needs about {samples} samples, {far}; the overall chance that they "
-    "are enough is {chance}.",
-    "if_reachable": "To reach {target}, {model} needs about {samples} samples (chance {chance}), "
-    "{far}, if the target is reachable (chance at most {reach}).",
-    "beyond": "To reach {target}, {model} needs about {samples} samples (chance {chance}), {far}.",
-    "rough": "So far beyond the pilot, only the order of magnitude is meaningful.",
-    "interval": "With 90% probability it takes {lower} to {upper} samples.",
-    "at_least": "With 95% probability it takes at least {lower} samples.",
-    "unreachable": "{start} does not reach {target} according to this pilot: the chance to meet it "
-    "by N = {horizon} is {reach}.",
-    "not_known": "It is not known whether {model} reaches {target}: {why}. By the curves "
-    "that fit the pilot, the chance to meet it by N = {horizon} is {reach}.",
-    "smallest": "{start} meets {target} already at the pilot's smallest N = {samples} (chance "
-    "{chance}).",
-    "safe": "{safe} samples are enough with 90% probability.",
-    "unsafe": "No amount of data gives 90% probability: {most}.",
-    "unsafe_inside": "No N inside the pilot gives 90% probability: {most}.",
-}
-
-
-# --- Numbers -------------------------------------------------------------------------------------
-
-
-def value(number: float) -> str:
-    """Format an error with four significant digits."""
-    return f"{number:.4g}"
-
-
-def chance(p: float | None) -> str:
-    """Format a probability in percent, never as 0% or 100%."""
-    if p is None or math.isnan(p):
-        return "not known"
-    if p < 0.01:
-        return "below 1%"
-    return "above 99%" if p > 0.99 else f"{p:.0%}"
-
-
-def times(factor: float) -> str:
-    """Format a factor with at least two significant digits."""
-    return f"{factor:,.0f}" if factor >= 10 else f"{factor:.2g}"
-
-
-def count(n: float) -> str:
-    """Format a number of samples for a table."""
-    return f"{n:,.0f}" if math.isfinite(n) else "∞"
-
-
-def span(lower: float, upper: float) -> str:
-    """Format an interval of sample sizes for a sentence."""
-    if math.isinf(upper):
-        return f"at least {count(lower)}"
-    return f"{count(lower)} to {count(upper)}"
-
-
-def paragraph(sentences: Iterable[str]) -> Message:
-    """Join sentences with spaces, keeping the arguments that they name."""
-    return Message(*[piece for sentence in sentences for piece in (" ", sentence)][1:])
-
-
-# --- A pilot -------------------------------------------------------------------------------------
 
 
 def rises(curve: Curve) -> list[int]:
@@ -237,7 +166,7 @@ def _coefficient(curve: Curve, degree: int, least: float) -> tuple[float, float]
 def _noise(curve: Curve) -> NDArray[np.float64]:
     """(K,) the relative variance of each mean; a guess where every N has one seed."""
     noise = relative_variance(curve)
-    return np.full(len(curve.sizes), _GUESSED_NOISE**2) if noise is None else noise
+    return np.full(len(curve.sizes), ONE_SEED**2) if noise is None else noise
 
 
 def doubt(curve: Curve, posterior: Posterior) -> str:

@@ -1,4 +1,4 @@
-"""The error between measured sizes and just beyond them, by sums over its parts."""
+"""Forecasts: the error between measured sizes by sums over its parts, and what lies beyond."""
 
 import math
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from scipy.stats import beta, norm
 import korisk as kr
 from korisk._checks import LARGEST_N
 from korisk.curves.noise import relative_variance
-from korisk.planning.extrapolation import Measured, extrapolate
-from korisk.planning.fit import calibrate
+from korisk.planning.forecast import PilotLaw
+from korisk.planning.measured import Measured
 
 Array = NDArray[np.float64]
 SIZES = np.array([16, 32, 64, 256, 300])
@@ -123,87 +123,82 @@ def test_means_cross_a_target_on_a_straight_line_of_logarithms() -> None:
 
 # --- Beyond the pilot ----------------------------------------------------------------------------
 
-FORECAST = extrapolate(kr.Curve([16, 32, 64, 128, 256], [0.8, 0.42, 0.2, 0.11, 0.06], model="KO"))
+CURVE = kr.Curve([16, 32, 64, 128, 256], [0.8, 0.42, 0.2, 0.11, 0.06], model="KO")
+SOURCE, FORECAST = PilotLaw(CURVE), kr.forecast(CURVE)
 
 
 def test_futures_start_at_the_last_mean_and_settle_on_the_fitted_curves() -> None:
     """The last mean's weight halves four times per doubling; it falls with the fitted curves."""
     n = np.array([260.0, 300.0, 512.0, 4096.0])
-    posterior, last = FORECAST.posterior, np.array([256.0])
+    posterior, last = SOURCE.posterior, np.array([256.0])
     fall = posterior.centre(n) - posterior.centre(last)
     weight = (256 / n) ** 4.0
-    law, fitted = FORECAST.law(n), posterior.law(n)
+    law, fitted = SOURCE.law(n), posterior.law(n)
     for shift in (-0.1, 0.0, 0.05):
         errors = np.log(0.06) + fall + shift
-        start = norm.cdf(shift / FORECAST.posterior.noise)
+        start = norm.cdf(shift / posterior.noise)
         expected = weight * start + (1 - weight) * fitted.under(errors)
         np.testing.assert_allclose(law.under(errors), expected, atol=1e-6)
-    assert (law.low <= fitted.low).all()
-    assert (law.high >= fitted.high).all()
-    start_law = FORECAST.measured.law(last)
-    assert (law.low <= start_law.low + fall).all()
-    assert (law.high >= start_law.high + fall).all()
-    below = np.array([8.0])  # nothing was measured there
-    errors = np.array([0.3])
-    np.testing.assert_allclose(
-        FORECAST.law(below).under(errors), posterior.law(below).under(errors)
-    )
+    start_law = SOURCE.measured.law(last)
+    assert (law.low <= np.minimum(fitted.low, start_law.low + fall)).all()
+    assert (law.high >= np.maximum(fitted.high, start_law.high + fall)).all()
+    below, errors = np.array([8.0]), np.array([0.3])  # nothing was measured there
+    np.testing.assert_allclose(SOURCE.law(below).under(errors), posterior.law(below).under(errors))
 
 
 def test_sizes_inside_and_outside_keep_their_order() -> None:
     n = np.array([8.0, 16.0, 100.0, 256.0, 1000.0])
-    together = FORECAST.law(n).quantile(0.3)
-    alone = [FORECAST.law(n[k : k + 1]).quantile(0.3)[0] for k in range(5)]
-    np.testing.assert_allclose(together, alone, atol=1e-6)
-    met = FORECAST.met(n, 0.15)
+    alone = [SOURCE.law(n[k : k + 1]).quantile(0.3)[0] for k in range(5)]
+    np.testing.assert_allclose(SOURCE.law(n).quantile(0.3), alone, atol=1e-6)
     singly = [FORECAST.met(n[k : k + 1], 0.15)[0] for k in range(5)]
-    np.testing.assert_allclose(met, singly, atol=1e-9)
+    np.testing.assert_allclose(FORECAST.met(n, 0.15), singly, atol=1e-9)
 
 
 def test_the_horizon_is_ten_thousand_times_the_pilot_or_the_largest_n() -> None:
-    assert FORECAST.horizon == 2_560_000
-    huge = extrapolate(kr.Curve([10**12, 10**13, 2 * 10**13], [0.8, 0.4, 0.3]))
-    assert huge.horizon == LARGEST_N
-    rising = extrapolate(kr.Curve([16, 32, 64], [0.1, 0.2, 0.4]))
-    assert rising.horizon == 64
-    assert FORECAST.sample_count(2) == 2
-    assert FORECAST.sample_count(2_560_000) == 2_560_000
-    for wrong in (1, 2_560_001, 2.5):
-        with pytest.raises(kr.KoriskError, match="n must be"):
-            FORECAST.sample_count(wrong)
+    assert (FORECAST.measured, FORECAST.last, FORECAST.horizon) == (256, 256, 2_560_000)
+    assert kr.forecast(kr.Curve([10**12, 10**13, 10**14], [0.8, 0.4, 0.3])).horizon == LARGEST_N
+    assert kr.forecast(kr.Curve([16, 32, 64], [0.1, 0.2, 0.4])).horizon == 64, "it rises"
+    for n in (2, 2_560_000):
+        assert FORECAST.at(n).n == n
+    for wrong in (1, 2_560_001, 2.5, math.inf, math.nan, [64, 2.5], "64"):
+        for ask in (FORECAST.at, FORECAST.plan(0.01).probability):
+            with pytest.raises(kr.KoriskError, match="n must be a whole number"):
+                ask(wrong)  # type: ignore[arg-type]
 
 
 def test_expected_errors_are_medians_with_their_90_percent_band() -> None:
-    n = np.array([100.0, 1000.0])
-    np.testing.assert_allclose(FORECAST.middle(n), FORECAST.quantile(n, 0.5))
-    low, high = FORECAST.band(n)
-    np.testing.assert_allclose(low, FORECAST.quantile(n, 0.05))
-    np.testing.assert_allclose(high, FORECAST.quantile(n, 0.95))
-    expected = FORECAST.expected(1000)
-    assert expected.value == pytest.approx(FORECAST.quantile([1000], 0.5)[0])
-    assert (expected.lower, expected.upper) == pytest.approx((low[1], high[1]))
-    by_fit, line = extrapolate(FORECAST.curve, fit="paper"), calibrate(FORECAST.curve)
-    np.testing.assert_allclose(by_fit.middle(n), [line.predict(size) for size in n])
-    np.testing.assert_allclose(by_fit.band(n), FORECAST.band(n))
-    decibels = kr.Curve([16, 32, 64], [10.0, 13.0, 16.0], unit="psnr")
-    better = extrapolate(decibels).expected(128)
-    assert better.lower < better.value < better.upper
+    low, middle, high = (FORECAST.quantile([1000], p).item() for p in (0.05, 0.5, 0.95))
+    expected = FORECAST.at(1000)
+    assert (expected.lower, expected.value, expected.upper) == pytest.approx((low, middle, high))
+    then = FORECAST.at(512)
+    summary = FORECAST.summary()
+    assert all(f"{number:.4g}" in summary for number in (512, then.value, then.lower, then.upper))
+    assert "KO" in summary
+    assert FORECAST.renamed("FC").plan(0.01).recommend().sentence.startswith("FC: ")
+
+
+def test_larger_is_better_in_the_users_unit() -> None:
+    errors = np.array([0.4, 0.3, 0.22, 0.17])
+    plain = kr.forecast(kr.Curve([16, 32, 64, 128], errors, metric="error rate"))
+    scores = kr.Curve([16, 32, 64, 128], 1 - errors, metric="accuracy", unit="accuracy")
+    score, mirrored = kr.forecast(scores).at(256), plain.at(256)
+    assert (score.value, score.lower) == pytest.approx((1 - mirrored.value, 1 - mirrored.upper))
+    assert score.lower < score.value < score.upper
+    plan = kr.forecast(scores).plan(0.88)
+    assert plan.even == pytest.approx(plain.plan(0.12).even, rel=1e-6)
+    assert plan.forecast.floor > 0.88
 
 
 def test_a_related_curve_is_another_one_in_the_same_unit() -> None:
-    pilot = FORECAST.curve
     longer = kr.Curve([16, 32, 64, 128, 256, 512], [0.8, 0.42, 0.2, 0.11, 0.06, 0.03])
-    nearly = kr.Curve([16, 32, 64, 128, 256], np.array(pilot.means) * (1 + 1e-7))
-    for same in (pilot, longer, kr.Curve(pilot.sizes, np.array(pilot.means) * (1 + 1e-11))):
+    nearly = kr.Curve(CURVE.sizes, CURVE.means * (1 + 1e-7))
+    for same in (CURVE, longer, kr.Curve(CURVE.sizes, CURVE.means * (1 + 1e-11))):
         with pytest.raises(kr.KoriskError, match="another measurement than the pilot"):
-            extrapolate(pilot, related=[same])
-    assert extrapolate(pilot, related=[nearly, nearly]).related == (nearly,)
-    with pytest.raises(kr.KoriskError, match="pilot's unit"):
-        extrapolate(pilot, related=[kr.Curve([16, 32, 64], [10.0, 13.0, 16.0], unit="psnr")])
-    with pytest.raises(kr.KoriskError, match="needs at least 3"):
-        extrapolate(pilot, related=[kr.Curve([16, 32], [0.8, 0.5])])
-    assert extrapolate(pilot, related=[kr.Curve([16, 32, 64], [0.8, 0.5, 0.3])]).related
-    with pytest.raises(kr.KoriskError, match="related curves need fit"):
-        extrapolate(pilot, fit="paper", related=[nearly])
-    rising = kr.Curve([16, 32, 64], [0.1, 0.2, 0.4])
-    assert extrapolate(pilot, related=[rising]).relatives is None
+            kr.forecast(CURVE, related=[same])
+    assert kr.forecast(CURVE, related=[nearly, nearly]).related == (nearly,)
+    with pytest.raises(kr.KoriskError, match="pilot's unit, 'error'"):
+        kr.plan(CURVE, 0.01, related=[kr.Curve([16, 32, 64], [10.0, 13.0, 16.0], unit="psnr")])
+    with pytest.raises(kr.KoriskError, match="a related curve needs at least 3"):
+        kr.forecast(CURVE, related=[kr.Curve([16, 32], [0.8, 0.5])])
+    rising = kr.forecast(CURVE, related=[kr.Curve([16, 32, 64], [0.1, 0.2, 0.4])])
+    assert (rising.trust, FORECAST.trust) == (0, None)

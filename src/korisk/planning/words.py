@@ -1,0 +1,412 @@
+"""Every sentence about an answer, for terminal, page, notebook and JSON. Nothing is computed here.
+
+The page's table.js fills in the same templates, those in capitals.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+from korisk.errors import Message
+
+# The advice, by the case that `recommend` decides; after the model's name and a colon.
+ADVICE = {
+    "collect": "collect {n} samples for {target} ({sure} sure)",
+    "inside": "{n} samples are enough for {target} ({sure} sure); the pilot has them",
+    "already": "{target} is met already at N = {n}, the smallest measured ({sure} sure)",
+    "already_rehearsed": "{target} is met already at N = {n}, the smallest rehearsed ({sure} sure)",
+    "repeat": "measure N = {n} again, with {seeds} seeds: its mean meets {target}, but the seeds "
+    "measured so far give it a chance of {chance}",
+    "measure": "measure N = {n} next, with {seeds} seeds; do not collect more for {target} yet",
+    "train": "train {factor} times as long: at N = {n} that gave {after}; plan again with the "
+    "longer training before more is collected",
+    "train_enough": "train {factor} times as long: at N = {n} that gave {after}, which meets "
+    "{target} without new samples",
+    "undertrained": "train longer or differently first: training keeps the error above {target}",
+    "unlikely": "unlikely to reach {target} (chance {reach}); to find out, {next}",
+    "stop": "stop: more data of this kind will not reach {target} (chance {reach})",
+    "doubt": "not known how many samples {target} needs: {why}",
+    "limited": "not known whether more data reaches {target}: something else may limit the {noun}",
+}
+# Even odds and the range of N, behind the advice.
+ODDS = {
+    "both": "Even odds at {even}; plausible {lower} to {upper}.",
+    "open": "Even odds at {even}; plausible {lower} or more.",
+    "lower": "Plausible: {lower} or more.",
+}
+LEGEND = (
+    "even odds: N is enough with a chance of one half; plausible: with chances from 5% to 95%; "
+    "reachable: the chance that some number of samples is enough"
+)
+SIMULATED = "on simulated images ({population}; nothing is known about real ones)"
+FAR = "That is {times} times the pilot's largest N of {last}."
+BETWEEN = "The measured means meet the target between N = {before} and {after}."
+NO_NUMBER = (
+    "No number of samples has a chance of {sure} to be enough; the chance that it can be reached "
+    "at all is {reach}."
+)
+TOO_FAR = (
+    "{n} samples would be enough with {sure}, but lie more than {near} times beyond what is known, "
+    "where odds were not checked."
+)
+THEN = "What N = {n} does reach is {reached} ({sure} sure)."
+PRICE = {
+    "none": "Nothing more has to be collected.",
+    "pilot": "{missing} more samples than the pilot's {last} cost {price}.",
+    "rehearsal": "{missing} more samples cost {price}.",
+}
+FACTORS = {
+    "": "Proposition 1, by the paper's lines floor + sigma log N / N: the ratio of N / log N is "
+    "{product}, {structural} (sigmas) times {budget} (distances of the floors from the target).",
+    "unknown": "The two factors of Proposition 1 are not defined at this target: it lies at or "
+    "below the floor of a line, or a line is flat.",
+}
+QUESTION = {
+    "": "How many training samples are needed to reach {goal}?",
+    "model": "How many training samples does {model} need to reach {goal}?",
+}
+RECORD = {
+    "pilot": "Of {asked} such answers from pilots of imaging networks, an N called 90% sure was "
+    "enough in {held}",
+    "rehearsal": "Of {asked} such answers from rehearsals of imaging networks, an N called 90% "
+    "sure was enough in {held}",
+    "both": "Of {asked} such answers from rehearsals with a pilot, an N called 90% sure was enough "
+    "in {held}",
+    "ratio": "Of {asked} such ratios of imaging networks, the plausible range held the true one in "
+    "{held}",
+}
+BELOW = {  # where the record is below the promise
+    "ratio": ", not in 90%: take the range as wider",
+    "": ", not in 90%: ask for 95%, or collect half of it and plan again",
+}
+_SHORT = {"train": "train longer first", "unlikely": "unlikely", "stop": "stop"}
+
+
+class Held(TypedDict):
+    """How often a kind of answer came true, on curves that chose nothing."""
+
+    times: float  # up to so many times the pilot's largest N
+    asked: int
+    held: float  # share of them
+
+
+# --- Numbers -------------------------------------------------------------------------------------
+
+
+def value(number: float) -> str:
+    """Format an error with four significant digits."""
+    return f"{number:.4g}"
+
+
+def chance(p: float | None) -> str:
+    """Format a probability in percent, never as 0% or 100%."""
+    if p is None or math.isnan(p):
+        return "not known"
+    if p < 0.01:
+        return "below 1%"
+    return "above 99%" if p > 0.99 else f"{p:.0%}"
+
+
+def level(p: float) -> str:
+    """Format a probability that was asked for: 90%, 97.5%."""
+    return f"{100 * p:.4g}%"
+
+
+def times(factor: float) -> str:
+    """Format a factor with at least two significant digits."""
+    return f"{factor:,.0f}" if factor >= 10 else f"{factor:.2g}"
+
+
+def count(n: float) -> str:
+    """Format a number of samples."""
+    return f"{n:,.0f}" if math.isfinite(n) else "∞"
+
+
+def span(lower: float, upper: float) -> str:
+    """Format a range of sample sizes."""
+    return f"{count(lower)} or more" if math.isinf(upper) else f"{count(lower)} to {count(upper)}"
+
+
+def paragraph(sentences: Iterable[str], between: str = " ") -> Message:
+    """Join sentences, keeping the arguments that they name."""
+    return Message(*[piece for sentence in sentences for piece in (between, sentence)][1:])
+
+
+# --- An answer -----------------------------------------------------------------------------------
+
+
+def subject(model: str, population: str) -> str:
+    """What an answer is about: a model, on simulated images alone if `population` names them."""
+    simulated = SIMULATED.format(population=population) if population else ""
+    return f"{model} {simulated}".strip() if model else f"{simulated[:1].upper()}{simulated[1:]}"
+
+
+def advice(case: str, about: str, **fields: object) -> str:
+    """The advice in a sentence, after the `subject` that it is about."""
+    text = ADVICE[case].format(**fields)
+    return f"{about}: {text}." if about else f"{text[0].upper()}{text[1:]}."
+
+
+def odds(even: int | None, lower: int | None, upper: int | None) -> str:
+    """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
+    if lower is None:
+        return ""
+    kind = "lower" if even is None else "open" if upper is None else "both"
+    ends = {"lower": count(lower), "upper": count(upper or 0)}
+    return ODDS[kind].format(even=count(even or 0), **ends)
+
+
+def question(model: str, goal: str) -> str:
+    """The question of a plan, which opens its page."""
+    return QUESTION["model" if model else ""].format(model=model, goal=goal)
+
+
+def record(kind: str, rows: Iterable[Held], far: float = 1.0) -> str:
+    """How often such answers held; empty where nothing is on record so far beyond the pilot."""
+    row = next((row for row in rows if far <= row["times"]), None)
+    if row is None:
+        return ""
+    text = RECORD[kind].format(asked=f"{row['asked']:,}", held=f"{row['held']:.0%}")
+    # A record of n answers is below the promise if it misses it by more than chance does.
+    doubted = row["held"] < 0.9 - 2 * math.sqrt(0.09 / row["asked"])
+    return f"{text}{BELOW.get(kind, BELOW['']) if doubted else ''}."
+
+
+def short(action: str, n: int | None) -> str:
+    """The advice in a few words, for a cell or a legend."""
+    if action == "collect":
+        return count(n or 0)
+    if action == "measure":
+        return f"measure {count(n or 0)} next"
+    return _SHORT.get(action, "not known")
+
+
+def far(n: int, last: int) -> str:
+    """How far beyond the pilot a number of samples lies."""
+    return FAR.format(times=f"{n / last:.2g}", last=count(last))
+
+
+def between(before: int, after: int) -> str:
+    """Where the measured means pass the target."""
+    return BETWEEN.format(before=count(before), after=count(after))
+
+
+def no_number(sure: float, reach: float) -> str:
+    """That no number of samples has the probability that was asked for."""
+    return NO_NUMBER.format(sure=level(sure), reach=chance(reach))
+
+
+def too_far(samples: int, sure: float, near: float) -> str:
+    """That the number lies where odds were not checked."""
+    return TOO_FAR.format(n=count(samples), sure=level(sure), near=f"{near:g}")
+
+
+def then(n: int, reached: float, sure: float) -> str:
+    """What a number of samples does reach."""
+    return THEN.format(n=count(n), reached=value(reached), sure=level(sure))
+
+
+def out_of_reach(noun: str, floor: float | None) -> str:
+    """Why a target is not reached."""
+    if floor is None:
+        return f"The {noun} improves too slowly."
+    return f"The {noun} levels off at about {value(floor)}."
+
+
+def next_measurement(n: int, seeds: int) -> str:
+    """The measurement that would tell."""
+    return f"measure N = {n:,} with {seeds} seeds"
+
+
+def trained_longer(n: int, factor: float, before: float, after: float) -> str:
+    """That longer training lowers the error of a rehearsal."""
+    change = f"takes it from {value(before)} to {value(after)}"
+    return f"Training limits the error: at N = {n:,}, {factor:g} times the training {change}."
+
+
+def first_check(n: int, expected: float, lower: float, upper: float) -> str:
+    """The first measurement to make before a scan, and what a deviation means."""
+    return (
+        f"This assumes your noise level and images. Check it at N = {n:,}: expect "
+        f"{value(expected)} (90%: {value(lower)} to {value(upper)}); if not, suspect noise or "
+        "images."
+    )
+
+
+def too_easy(noun: str, best: float, unit: str) -> str:
+    """That every measurement is far better than the target."""
+    return (
+        f"Every measured {noun} is far better, from {value(best)} on: is the target in another "
+        f"unit than {unit!r}?"
+    )
+
+
+def price(missing: int, last: int, cost: float) -> str:
+    """What the samples that are missing cost."""
+    kind = "none" if not missing else "pilot" if last else "rehearsal"
+    return PRICE[kind].format(missing=count(missing), last=count(last), price=f"{cost:,.6g}")
+
+
+def flat(noun: str) -> str:
+    """That a pilot shows no learning."""
+    return f"the {noun} does not improve with N in this pilot"
+
+
+def expected(model: str, n: int, middle: float, lower: float, upper: float) -> str:
+    """The expected error at one N."""
+    band = f"90%: {value(lower)} to {value(upper)}"
+    return f"{model} has an expected error of {value(middle)} at N = {n:,} ({band})."
+
+
+def related(names: str, trust: float | None, even: int | None, alone: int | None) -> str:
+    """How related curves change the answer, and how far they are trusted."""
+    who = f"Related curves ({names})" if names else "Related curves"
+    if not trust:
+        return f"{who} are not used."
+    verb = "disagree with" if trust < 0.01 else "explain"
+    start = f"{who} {verb} the pilot (trust {chance(trust)})"
+    if even == alone:
+        return f"{start} and do not change the answer."
+    without = "there would be no even odds" if alone is None else f"even odds at {alone:,}"
+    return f"{start}: without them {without}."
+
+
+# --- A comparison --------------------------------------------------------------------------------
+
+
+def times_fewer(
+    names: tuple[str, str],
+    target: float,
+    evens: tuple[str, str],
+    ratio: float | None,
+    ends: tuple[float, float],
+    bound: str = "",
+) -> str:
+    """Which of two models needs fewer samples, and how many times fewer.
+
+    `names` and `evens` begin with the better one, so that ratio and its ends are for it; ends 0 and
+    infinity are not known. `bound` is "at least " or "at most " where an N is a bound.
+    """
+    (better, worse), goal, (low, high) = names, f"for {value(target)}", ends
+    if ratio is None:
+        if low <= 1:
+            return f"Which of {better} and {worse} needs fewer samples {goal} is not known."
+        start = f"{better} needs at least {times(low)} times fewer samples than {worse}"
+        return f"{start} {goal} (95% sure)."
+    counts = f"{evens[0]} against {evens[1]} at even odds"
+    if not low and math.isinf(high):
+        return f"Which of {better} and {worse} needs fewer samples {goal} is not clear: {counts}."
+    plausible = f"plausible {times(low)} to {times(high)} times"
+    if not low or math.isinf(high):
+        end = f"at least {times(low)}" if low else f"at most {times(high)}"
+        plausible = f"95% sure: {end} times"
+    # As printed: "1 times fewer" would name a winner without a difference.
+    if times(ratio) == "1":
+        start = f"{better} and {worse} need about as many samples"
+    else:
+        start = f"{better} needs {bound}{times(ratio)} times fewer samples than {worse}"
+    return f"{start} {goal}: {counts} ({plausible})."
+
+
+def unit_doubt(low: str, high: str) -> str:
+    """A question where one model may have percent and the other fractions."""
+    return (
+        f"All errors of {high} are above 1 and all of {low} below: if {high} is in percent, divide "
+        "it by 100 and compare again. Taken as they are:"
+    )
+
+
+def crosses(n: int, lower: float, upper: float, better_after: str, measured: bool) -> str:
+    """Where two curves cross."""
+    where = "within the pilots" if measured else "by extrapolation"
+    return (
+        f"The curves cross at about N = {n:,} ({where}; plausible {span(lower, upper)}): with more "
+        f"samples {better_after} probably has the lower error."
+    )
+
+
+def not_crossing(better: str, last: int, means: tuple[int, int] | None) -> str:
+    """That it is not clear whether two curves cross."""
+    if not better:
+        return "The curves do not clearly cross as far as the pilots tell."
+    if means is None:
+        order = f"{better} is better at every measured N, up to {last:,}"
+        return f"The curves do not clearly cross: {order}."
+    order = f"The means change their order between N = {means[0]:,} and {means[1]:,}, and {better} "
+    return f"{order}is better at N = {last:,}; where the curves cross is not clear."
+
+
+def two_factors(values: Mapping[str, float] | None) -> str:
+    """The two factors of Proposition 1 in words."""
+    if values is None:
+        return FACTORS["unknown"]
+    names = {"structural": "structural", "budget": "approximation_budget", "product": "product"}
+    return FACTORS[""].format(**{name: times(values[field]) for name, field in names.items()})
+
+
+# --- The paper's recipe --------------------------------------------------------------------------
+
+ROOT = "This metric looks like a root, and the theorem bounds squared errors: read it with "
+
+
+RISING = "The lowest error is not that of the largest N: the line falls, and the errors do not."
+
+
+def calibrated_line(content: Mapping[str, Any]) -> list[str]:
+    """Floor and sigma of a pilot, and where they come from."""
+    model, metric = content["model"], content["metric"]
+    return [
+        f"{model} ({metric}), by the paper's recipe:" if model else f"{metric}, by the recipe:",
+        f"1. floor = {value(content['floor'])}, the lowest mean error, at N = "
+        f"{count(content['floor_at'])}; sigma = {value(content['sigma'])}, the slope of "
+        "error - floor against log N / N: Eq. (9).",
+        *([] if content["falls"] else [RISING]),
+    ]
+
+
+def calibrated_samples(content: Mapping[str, Any]) -> str:
+    """N for a target, in a sentence."""
+    goal, n = value(content["target"]), content["samples"]
+    line = "floor + sigma log N / N"
+    if n is None:
+        return (
+            f"2. No N for {goal}: {line} stays above its floor, the lowest error of the pilot. "
+            "korisk plan looks below it."
+        )
+    if n == 2:
+        return f"2. Any N for {goal}: {line} stays below it from N = 2 on."
+    return f"2. N = {count(n)} for {goal}: from there on {line} stays at or below it, Eq. (6)."
+
+
+def calibrated_factors(content: Mapping[str, Any]) -> str:
+    """Both factors of Proposition 1, and the sample sizes, in a sentence."""
+    dense, factors = content["dense"], content["factors"]
+    name = dense["model"] or "the other"
+    line = f"floor {value(dense['floor'])}, sigma {value(dense['sigma'])}"
+    if factors is None:
+        return (
+            f"3. No factors beside {name} ({line}) at {value(content['target'])}: the target lies "
+            "at or below a floor, or a line is flat."
+        )
+    structural, budget, product = (
+        f"{factors[key]:,.3g}" for key in ("structural", "approximation_budget", "product")
+    )
+    # 2 is any N: the ratio to it is a matter of the smallest N, and not of the networks.
+    needed = ["any" if n == 2 else count(n) for n in (dense["samples"], content["samples"])]
+    ratio = "" if "any" in needed else f", {factors['ratio']:,.3g} times as large"
+    return (
+        f"3. N / log N of {name} ({line}) is {structural} (sigmas, the structural factor) times "
+        f"{budget} (floors, the approximation factor) = {product} times as large: Eq. (8). N "
+        f"itself is {needed[0]} against {needed[1]}{ratio}."
+    )
+
+
+def calibrated_constants(content: Mapping[str, Any]) -> str:
+    """What calibration does to the three forms of the bound, in a sentence."""
+    paper, *_, composed = content["constants"]
+    tighter = f"{paper['amplification'] / composed['amplification']:,.3g}"
+    return (
+        f"4. C and kappa of {composed['layer']}, each form through its own amplification. The "
+        f"composed form is {tighter} times tighter than the paper's before calibration; "
+        "after it all three are the line above, with the same N."
+    )
