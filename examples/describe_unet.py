@@ -4,7 +4,7 @@ Learned weights, the known filter and backprojection, and a small U-Net that cle
 U-Net has a skip connection, so the network is a graph: a layer may take several others.
 
 Usage: python examples/describe_unet.py
-or, in this folder: korisk bound --module describe_unet:factory
+or, in this folder: korisk bound --network describe_unet.py:factory
 """
 
 import torch
@@ -48,7 +48,7 @@ class Reconstruction(nn.Module):
 
 
 def factory() -> tuple[nn.Module, Tensor]:
-    """The network and an input, as `korisk bound --module` asks for them."""
+    """The network and an input, as `korisk bound --network` asks for them."""
     torch.manual_seed(0)
     return Reconstruction(), torch.randn(1, *fbp(GEOMETRY).domain)
 

@@ -4,17 +4,17 @@ Norms are those of a parallel-beam scanner in pixel units, views over 180 degree
 folded into the filter K, bracketed by the operators themselves to one part in a thousand: ||K||
 exactly, ||A^T|| with certainty, ||A^T K|| with the probability that the file states.
 
-The constants C and kappa are read back from the paper's calibration (its Table 2): the smallest
-ones with which the composed bound is not below the calibrated line. They carry that table's
-units (MSE at H <= 32, squared relative RMSE above). Table 2 has no row for H = 512, so its files
-keep C = 0 and kappa = 1, the matched-constant reference.
+The constants C and kappa are those of the paper's calibration (its Table 2), rounded up, through
+the composed form of the bound. They carry that table's units (MSE at H <= 32, squared relative
+RMSE above). Table 2 has no row for H = 512, so its files keep C = 0 and kappa = 1, the
+matched-constant reference.
 
 Usage: python examples/make_ct_networks.py [H ...]      (all scales: some minutes, 4 GiB)
 """
 
 import argparse
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import korisk as kr
@@ -48,10 +48,9 @@ def norms(size: published.Scan) -> Norms:
 def networks(size: published.Scan, found: Norms) -> tuple[kr.Network, kr.Network]:
     """The known-operator and the dense network, with constants from Table 2 where it has them."""
     row = next((row for row in published.CALIBRATION if row.H == size.H), None)
-    tail = _rounded_up(found.composed.upper)
     known = kr.Network(
         [
-            _learned("W", size.known_parameters, row.known if row else None, tail),
+            kr.Learned("W", parameters=size.known_parameters),
             kr.Known("K", lipschitz=_rounded(found.filter)),
             kr.Known("A^T", lipschitz=_rounded(found.backprojection)),
             kr.Known("ReLU", lipschitz=1.0),
@@ -61,25 +60,22 @@ def networks(size: published.Scan, found: Norms) -> tuple[kr.Network, kr.Network
     )
     dense = kr.Network(
         [
-            _learned("M", size.dense_parameters, row.dense if row else None, 1.0),
+            kr.Learned("M", parameters=size.dense_parameters),
             kr.Known("ReLU", lipschitz=1.0),
         ],
         name=f"CT with one dense matrix, {size.H} x {size.H}, {size.V} views, {size.B} bins",
     )
-    return known, dense
+    if row is None:
+        return known, dense
+    return _calibrated(known, row.known), _calibrated(dense, row.dense)
 
 
-def _learned(
-    name: str, parameters: int, line: kr.theory.RiskLine | None, tail: float
-) -> kr.Learned:
-    if line is None:
-        return kr.Learned(name, parameters=parameters)
-    return kr.Learned(
-        name,
-        parameters=parameters,
-        C=_rounded_up(math.sqrt(line.floor) / tail),
-        kappa=_rounded_up(line.slope / tail**2 / parameters),
-    )
+def _calibrated(network: kr.Network, line: kr.theory.RiskLine) -> kr.Network:
+    """The network with C and kappa of a line, which stand in its first layer."""
+    exact = kr.theory.calibrated(network, line)
+    (layer,) = exact.learned
+    rounded = replace(layer, C=_rounded_up(layer.C), kappa=_rounded_up(layer.kappa))
+    return replace(exact, layers=(rounded, *exact.layers[1:]))
 
 
 def _rounded(bracket: kr.theory.NormBracket) -> kr.theory.NormBracket:

@@ -78,7 +78,7 @@ def check(name: str, estimator: Any, *, quick: bool) -> Check:
     pilot = kr.pilot_sklearn(estimator, x, y, sizes=sizes, seeds=seeds, **common)
     end = pilot.curve.means[-1]
     plan = pilot.plan(1 - 0.5 * end)  # the unit is accuracy
-    predicted = plan.at(LARGE)
+    predicted = plan.forecast.at(LARGE)
     truth = kr.pilot_sklearn(estimator, x, y, sizes=[LARGE], seeds=1, **common)
     mistakes = round((1 - truth.fits[0].metrics["accuracy"]) * TEST)
     errors = kr.planning.Expectation(
@@ -88,7 +88,7 @@ def check(name: str, estimator: Any, *, quick: bool) -> Check:
 
 
 def samples(plan: kr.Plan) -> str:
-    """N with 90% and with even odds, and the 90% interval of N."""
+    """N with 90% and with even odds, and the plausible range of N."""
     sure, even = ("none" if n is None else f"{n:,}" for n in map(plan.samples, (0.9, 0.5)))
     upper = f"{plan.upper:,.0f}" if plan.upper < float("inf") else "\u221e"
     return f"{sure} / {even} ({plan.lower:,.0f} to {upper})"
@@ -98,7 +98,7 @@ def table(checks: list[Check]) -> str:
     """The outcome, one row for each estimator."""
     rows = [
         (
-            *("estimator", "target", "N: 90% sure / even odds (90%)"),
+            *("estimator", "target", "N: 90% sure / even odds (plausible)"),
             *(f"predicted at {LARGE} (90%)", f"measured at {LARGE} (90%)", "inside"),
         )
     ]
@@ -129,9 +129,9 @@ def draw(checks: list[Check], path: str) -> None:
     figure, axes = plt.subplots(1, len(checks), figsize=(4 * len(checks), 3.5), sharey=True)
     for axis, each in zip(axes, checks, strict=True):
         curve, n = each.pilot.curve, np.geomspace(SIZES[0], LARGE, 60)
-        low, high = each.plan.forecast.band(n)
+        low, high = (each.plan.forecast.quantile(n, p) for p in (0.05, 0.95))
         axis.fill_between(n, low, high, alpha=0.2)
-        axis.loglog(n, each.plan.forecast.middle(n))
+        axis.loglog(n, each.plan.forecast.quantile(n, 0.5))
         axis.loglog(curve.sizes, curve.means, "o")
         axis.loglog([LARGE], [each.measured], "k*", markersize=12)
         axis.set(title=each.name, xlabel="training samples N")

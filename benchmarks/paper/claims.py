@@ -161,6 +161,7 @@ def _measured() -> dict[str, list[Figure]]:
             _spread("bound", over["pointwise"]),
         ],
         "product": [_product(each) for each in norms],
+        "rate-constant": [_amplified(each) for each in norms],
         "two-factors": [Figure("", differs["two factors"])],
         "floor-factor": [Figure("", kept["identities"]["floor factor"])],
         "structural": [Figure("", differs["structural"])],
@@ -208,6 +209,13 @@ def _product(geometry: Content) -> Figure:
     return Figure(f"H = {geometry['side']}, {geometry['beam']}", (low + high) / 2, low, high)
 
 
+def _amplified(geometry: Content) -> Figure:
+    low, high = (
+        (geometry["norms"]["K"][end] * geometry["norms"]["A^T"][end]) ** 2 for end in (0, 1)
+    )
+    return Figure(f"H = {geometry['side']}, {geometry['beam']}", (low + high) / 2, low, high)
+
+
 def _images(kept: Content) -> dict[str, list[Figure]]:
     """Of reconstructions: means and ranges over seeds."""
     rows = kept["images"]["rows"]
@@ -228,7 +236,7 @@ def _images(kept: Content) -> dict[str, list[Figure]]:
             for metric in ("mse", "rmse_over_max")
         }
         squared = [each**2 for each in of["rmse_over_max"]]
-        lines = [calibrate(Curve(sizes, each), "paper") for each in (of["mse"], squared)]
+        lines = [calibrate(Curve(sizes, each)) for each in (of["mse"], squared)]
         one, other = (line.slope / line.floor for line in lines)
         return Figure(model, one / other)
 

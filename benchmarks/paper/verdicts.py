@@ -274,8 +274,8 @@ def figures_of(sweeps: Sequence[Sweep]) -> dict[str, list[Figure]]:
             ends = _over(pixels, shared.high), _over(pixels, shared.low)
             add("overstates", [Figure(name, pixels / shared.value, *ends)], idle=idle)
         crossed = crossing(sweep.known, sweep.dense) if sweep.side == 128 else None
-        if crossed is not None and crossed.found is not None:
-            place = crossed.found
+        if crossed is not None and crossed.crossover is not None:
+            place = crossed.crossover
             crossover = Figure(name, float(place.n), place.lower, place.upper)
             add("catches-up", [crossover], idle=idle)
         reached = _sample_ratio(name, sweep, lambda known, dense: known)
@@ -354,7 +354,7 @@ def _over_seeds(name: str, sweep: Sweep, test: _Test) -> Iterator[Figure]:
 
 
 def _line(pair: Pair) -> RiskLine:
-    return calibrate(Curve(*pair), "paper")
+    return calibrate(Curve(*pair))
 
 
 def _drawn(pair: Pair) -> NDArray[np.float64]:
@@ -539,7 +539,7 @@ def _sample_ratio(name: str, sweep: Sweep, which: Callable[[float, float], float
     value = compared.ratio
     if value is None:
         # FC out of reach: the ratio is at least `low`; KO out of reach: at most `high`.
-        value = low if compared.second.middle is None else high
+        value = low if compared.second.even is None else high
     return None if value is None else Figure(name, value, low, high)
 
 

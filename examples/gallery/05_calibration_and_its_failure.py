@@ -36,7 +36,7 @@ rest = slice(4, None)
 # upper end.
 
 target = 0.06
-line = kr.planning.calibrate(pilot)
+line = kr.calibrate(pilot)
 try:
     line.samples(target)
 except kr.errors.UnreachableError as error:
@@ -55,7 +55,7 @@ print(f"planner: {advice} {advice.odds}")
 plt.style.use(here / "gallery.mplstyle")
 figure, axes = plt.subplots()
 n = np.unique(np.geomspace(4, 4096, 80).astype(int))
-expected = [plan.at(int(size)) for size in n]
+expected = [plan.forecast.at(int(size)) for size in n]
 axes.fill_between(
     n, [e.lower for e in expected], [e.upper for e in expected], color="C0", alpha=0.2, linewidth=0
 )

@@ -3,7 +3,7 @@ A plan with an interval
 =======================
 
 How many training samples does a target need? A pilot of small training sets answers with one
-number to collect, which is enough with 90% probability, and with even odds and a 90% interval.
+number to collect, which is enough with 90% probability, and with even odds and a plausible range.
 Here the truth is measured as well, so that the plan can be judged.
 """
 
@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 import korisk as kr
 from korisk.fitting import DenseRidge, Scorer
 from korisk.problems import Gaussian, MriProblem, Pools
-from korisk.report.figures.pilot import plan_figure
+from korisk.report.figures.forecast import plan_figure
 
 LATER = [192, 256, 384, 512]
 problem = MriProblem(side=16, lines=10, noise=Gaussian(0.05))
@@ -46,8 +46,8 @@ pilot = kr.run_pilot(fit, [8, 16, 32, 64, 128], seeds=3, model=MODEL, metric=MET
 # %%
 # The plan
 # --------
-# The target is half of the pilot's last error. ``safe(0.9)`` is the smallest number that is enough
-# with 90% probability: the one for a budget.
+# The target is half of the pilot's last error. ``samples(0.9)`` is the smallest number that is
+# enough with 90% probability: the one for a budget.
 
 target = round(float(pilot.curve.means[-1]) / 2, 4)
 plan = kr.plan(pilot.curve, target)

@@ -135,6 +135,6 @@ def test_pages_agree_with_the_verdicts() -> None:
     assert f"about {times[round(crossed['H = 128, rigorous'] / 2048 - 0.5)]}" in differences
     idle = any(each.verdict == VERDICTS[4] for each in verdicts.values())
     assert idle == ("known operator has nothing to learn" in readme)
-    assert idle == ("known operator starts where training ends" in ours)
+    assert idle == ("known operator's weights cannot be improved" in ours)
     held = {figure.value for figure in verdicts["theorem"].figures}
     assert (held == {1.0}) == ("held in every trained network in which it could fail" in ours)

@@ -153,7 +153,7 @@ def test_what_a_sweep_shows_beyond_the_papers_n() -> None:
     assert error < 1e-4 < floor
     assert finding.crossing is not None
     assert finding.crossing.means == (64, 128)
-    found = finding.crossing.found
+    found = finding.crossing.crossover
     assert found is not None
     assert 64 <= found.n <= 256
     assert found.better_after == finding.crossing.better == "FC"
@@ -179,7 +179,7 @@ def test_a_change_that_was_measured_is_never_denied(sizes: list[int]) -> None:
     assert found is not None
     assert (found.means, found.better) == ((sizes[-2], 1024), "FC")
     assert "every N measured" not in found.explain(sizes=True)
-    assert (found.found is not None) == (len(sizes) == 3)
+    assert (found.crossover is not None) == (len(sizes) == 3)
 
 
 def test_without_a_change_the_words_say_how_far_was_looked() -> None:

@@ -20,7 +20,6 @@ from korisk.theory.budget import (
 )
 
 SCAN = np.arange(2.0, 3000.0)
-RATES = np.log(SCAN) / SCAN
 
 # Four layers, so that no power of two in the paper's form is its own double; slopes below 1 and
 # above, tails below 1 and above, and floors at a known layer as well.
@@ -138,14 +137,6 @@ def test_a_gap_of_thirty_digits_is_still_one() -> None:
     assert n > 10**30
     assert keeps(terms, 1.0, n)
     assert not keeps(terms, 1.0, n - 1)
-
-
-def test_lines_of_whole_numbers_are_a_search() -> None:
-    for rate in (0.36, 0.3662, 0.3663, 0.34657, 0.34658, 0.2, 0.01):
-        above = SCAN[rate < RATES]
-        expected = int(above[-1]) + 1 if above.size else 2
-        assert line_samples(0.0, 1.0, rate) == expected
-        assert RiskLine(0.5, 2.0).samples(0.5 + 2 * rate) == expected
 
 
 def test_a_line_goes_on_from_two_samples() -> None:

@@ -112,7 +112,7 @@ class Sweep:
         """The paper's calibration over the paper's N, on squared errors at the large scales."""
         curve = self.within_paper(model)
         squares = curve.means if self.small else curve.means**2
-        return calibrate(Curve(curve.sizes, squares), "paper")
+        return calibrate(Curve(curve.sizes, squares))
 
 
 def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
@@ -180,7 +180,7 @@ def calibration(all_sweeps: Sequence[Sweep]) -> list[CalibrationLine]:
             if side == sweep.H:
                 means = sweep.known if model == "KO" else sweep.dense
                 squares = [mean**2 for mean in means]
-                by_origin["released"] = calibrate(Curve(sweep.sizes, squares), "paper")
+                by_origin["released"] = calibrate(Curve(sweep.sizes, squares))
             for origin, protocol in zip(ORIGINS[2:], reversed(PROTOCOLS), strict=True):
                 run = best.get(protocol)
                 several = run is not None and len(run.within_paper(model).sizes) > 1

@@ -11,6 +11,7 @@ from korisk.theory.budget import (
     RiskLine,
     Savings,
     TwoFactors,
+    calibrated,
     risk_line,
     sample_size,
     savings,
@@ -24,5 +25,5 @@ __all__ = ["Composition", "Known", "Layer", "Learned", "Network"]
 __all__ += ["HasNorm", "NormBracket"]
 __all__ += ["BOUNDS", "BarronBound", "Bound", "BoundForm"]
 __all__ += ["barron_bound", "deep_risk", "layer_risk"]
-__all__ += ["RiskLine", "risk_line", "sample_size"]
+__all__ += ["RiskLine", "calibrated", "risk_line", "sample_size"]
 __all__ += ["Savings", "TwoFactors", "savings", "structural_factor", "two_factors"]

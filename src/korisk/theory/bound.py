@@ -1,7 +1,8 @@
 """The deep risk estimator: bounds on E||f_L(X) - f̂_L(X)||^2, one function per equation."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -279,6 +280,27 @@ def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
     return Bound(form=bound, layers=net.names, contributions=terms)
 
 
+def growth(net: Network, name: str, bound: BoundForm) -> float:
+    """The factor from the risk of one layer to the bound where no other layer errs: its A_l."""
+    risks = np.zeros(len(net))
+    risks[net.index(name)] = 1.0
+    return evaluate(net, risks, bound).total
+
+
+def in_form(net: Network, bound: BoundForm) -> Network:
+    """A network whose constants were calibrated, with those of this form; others as they are.
+
+    The bound stays the line that was measured, Eq. (eq:calibrated-bound).
+    """
+    if net.calibrated in (None, bound) or not net.learned:
+        return net
+    (layer,) = net.learned
+    ratio = growth(net, layer.name, net.calibrated) / growth(net, layer.name, bound)
+    rescaled = replace(layer, C=layer.C * math.sqrt(ratio), kappa=layer.kappa * ratio)
+    layers = tuple(rescaled if member is layer else member for member in net)
+    return replace(net, layers=layers, calibrated=bound)
+
+
 def barron_bound(net: Network, n: float, *, bound: BoundForm = "composed") -> BarronBound:
     """Eq. (eq:deep-risk-barron): every learned layer's risk from its constants at N samples.
 
@@ -312,6 +334,7 @@ def barron_bound(net: Network, n: float, *, bound: BoundForm = "composed") -> Ba
     """
     # In the Minkowski forms floor and estimation do not add up: cross terms mix both. So the whole
     # bound is evaluated, and the estimation part is what remains above the floor.
+    net = in_form(net, bound)
     floors = approximation_risks(net)
     whole = evaluate(net, floors + rate(n) * estimation_slopes(net), bound)
     return BarronBound(n, whole, evaluate(net, floors, bound))

@@ -9,7 +9,7 @@ import decimal
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, getcontext, localcontext
 from functools import partial
 from typing import TypeVar
@@ -19,9 +19,18 @@ import numpy as np
 from korisk import _checks
 from korisk.errors import Argument, KoriskError, KoriskWarning, levels_off
 from korisk.theory.amplification import paper_exponents
-from korisk.theory.bound import approximation_risks, barron_bound, estimation_slopes, evaluate, rate
+from korisk.theory.bound import (
+    approximation_risks,
+    barron_bound,
+    estimation_slope,
+    estimation_slopes,
+    evaluate,
+    growth,
+    in_form,
+    rate,
+)
 from korisk.theory.layer import Known, Learned, is_assumed
-from korisk.theory.network import BoundForm, Network, exact_tails
+from korisk.theory.network import BOUNDS, BoundForm, Network, exact_tails
 
 _DIGITS = 120  # initial precision, enough for every N below 1e20
 _MOST_DIGITS = 3_000  # enough for every N below 1e1460; doubles give none above 1e1400
@@ -276,6 +285,7 @@ def risk_line(net: Network, *, bound: BoundForm = "composed") -> RiskLine:
     >>> kr.theory.risk_line(net)
     RiskLine(floor=0.0, slope=400.0)
     """
+    net = in_form(net, bound)
     floors, slopes = approximation_risks(net), estimation_slopes(net)
     if bound != "paper" and np.count_nonzero(floors + slopes) > 1:
         raise KoriskError(
@@ -286,6 +296,58 @@ def risk_line(net: Network, *, bound: BoundForm = "composed") -> RiskLine:
     # Both are linear in the risks here, so that floor and slope can be evaluated one by one.
     floor, slope = (evaluate(net, risks, bound).total for risks in (floors, slopes))
     return RiskLine(floor=floor, slope=slope)
+
+
+def calibrated(net: Network, line: RiskLine, *, bound: BoundForm = "composed") -> Network:
+    """The network with C and kappa such that its bound is a measured line; undoes `risk_line`.
+
+    floor = A C^2 / n and sigma = A kappa p, Eq. (eq:calibrated-bound), are solved for C and kappa,
+    with the amplification A of the form. Another form has other constants, and the same line.
+
+    Parameters
+    ----------
+    net : Network
+        The network, with one learned layer and exact known ones.
+    line : RiskLine
+        Floor and slope of a pilot.
+    bound : {"composed", "minkowski", "paper"}, default "composed"
+        The form of the bound, one of `BOUNDS`.
+
+    Returns
+    -------
+    Network
+        The network, with `calibrated` set to the form.
+
+    Raises
+    ------
+    KoriskError
+        If another layer errs, the line has no slope, or the layer no number of parameters.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> net = kr.Network([kr.Learned("W", parameters=100), kr.Known("K", lipschitz=2)])
+    >>> line = kr.theory.RiskLine(floor=0.01, slope=4.0)
+    >>> kr.theory.calibrated(net, line)["W"]
+    Learned('W', parameters=100, C=0.05, kappa=0.01)
+    >>> kr.theory.calibrated(net, line, bound="paper")["W"].kappa
+    0.005
+    """
+    _checks.one_of("bound", bound, BOUNDS)
+    names = [layer.name for layer in net if layer.errs]
+    if len(names) != 1 or len(net.learned) != 1:
+        raise KoriskError(
+            "a pilot has one floor and one sigma, and can calibrate a network in which one learned "
+            f"layer errs, got {', '.join(names) or 'none'}; make the others known"
+        )
+    slope = _checks.real("slope", line.slope, above=0, remedy="a flat line has no kappa")
+    layer, factor = net.learned[0], growth(net, names[0], bound)
+    C = math.sqrt(line.floor * layer.width / factor)
+    kappa = slope / factor / estimation_slope(replace(layer, kappa=1.0))
+    layers = tuple(
+        replace(layer, C=C, kappa=kappa) if member is layer else member for member in net
+    )
+    return replace(net, layers=layers, calibrated=bound)
 
 
 def sample_size(net: Network, target: float, *, bound: BoundForm = "composed") -> int:
@@ -356,7 +418,7 @@ def uncalibrated(net: Network) -> str:
 
 def samples_needed(net: Network, target: float, *, bound: BoundForm = "composed") -> int:
     """`sample_size` without its warning, for callers that report `uncalibrated` themselves."""
-    target = _checks.target_error(target)
+    target, net = _checks.target_error(target), in_form(net, bound)
     floors, slopes = approximation_risks(net), estimation_slopes(net)
     evaluate(net, floors + slopes, bound)  # raises one-line errors for missing constants
 

@@ -88,6 +88,11 @@ class Layer(ABC):
         constants = {name: as_lipschitz(f"{of} {name!r}", value) for name, value in inputs.items()}
         _checks.set_fields(self, inputs=constants)
 
+    @property
+    def errs(self) -> bool:
+        """Whether the layer has a risk."""
+        return True
+
     @cached_property
     def bracket(self) -> NormBracket:
         """The Lipschitz constant as a bracket; the norm of an operator is computed once.
@@ -165,6 +170,11 @@ class Known(Layer):
     mismatch: float = 0.0
 
     kind: ClassVar[str] = "known"
+
+    @property
+    def errs(self) -> bool:
+        """Whether the layer has a risk, as a mismatch."""
+        return self.mismatch > 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

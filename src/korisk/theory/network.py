@@ -50,6 +50,10 @@ class Network:
     largest_slope : float, optional
         The largest observed |f(x) - f(y)| / |x - y|, as `describe` finds it: a lower bound of the
         network's Lipschitz constant. Ignored in comparisons.
+    calibrated : {"composed", "minkowski", "paper"}, optional
+        The form of the bound through which C and kappa of the one learned layer were found; in
+        another form the bound is the same, with the constants of that form. See
+        `theory.calibrated`. By default they are constants of the layer itself.
 
     Examples
     --------
@@ -74,6 +78,7 @@ class Network:
     compositions: tuple[Composition, ...] = ()
     name: str = ""
     largest_slope: float | None = field(default=None, compare=False)
+    calibrated: BoundForm | None = None
 
     def __init__(
         self,
@@ -82,12 +87,13 @@ class Network:
         compositions: Iterable[Composition] = (),
         name: str = "",
         largest_slope: float | None = None,
+        calibrated: str | None = None,
     ) -> None:
         _checks.set_fields(self, layers=tuple(layers), compositions=tuple(compositions), name=name)
         if largest_slope is not None:
             remedy = "give a quotient that was seen, or leave it out"
             largest_slope = _checks.real("largest_slope", largest_slope, at_least=0, remedy=remedy)
-        _checks.set_fields(self, largest_slope=largest_slope)
+        _checks.set_fields(self, largest_slope=largest_slope, calibrated=calibrated)
         remedy = "list Known and Learned layers, the one that takes the input first"
         nonempty, check = bool(self.layers), _checks.require
         check(nonempty, "layers", "hold at least one layer", self.layers, remedy, got="none")
@@ -99,6 +105,12 @@ class Network:
             check(uses == 1, "layer names", "differ", title, remedy, got=twice)
         if self.name:
             _checks.name("network name", self.name, remedy="give a short title, or none")
+        if calibrated is not None:
+            _checks.one_of("calibrated", calibrated, BOUNDS)
+            erring = [layer.name for layer in self.layers if layer.errs]
+            rule = "belong to a network in which one layer errs"
+            remedy, got = "leave it out", f"{', '.join(erring)} in this one"
+            check(len(erring) <= 1, "calibrated", rule, calibrated, remedy, got=got)
         self._check_inputs()
         for run in self.compositions:
             ends, rule = f"{run.first!r} to {run.last!r}", "run from an earlier to a later layer"
@@ -441,8 +453,12 @@ class Network:
             and (edges := self._run_edges(run, ends)) == rewired._run_edges(run, {})
             and {layer for layer, _ in edges} <= same
         ]
-        slope = self.largest_slope if not layers else None  # another map, another slope
-        return Network(rewired.layers, compositions=valid, name=self.name, largest_slope=slope)
+        # Another map has another slope, and constants that were not calibrated.
+        slope, form = (None, None) if layers else (self.largest_slope, self.calibrated)
+        title = self.name
+        return Network(
+            rewired.layers, compositions=valid, name=title, largest_slope=slope, calibrated=form
+        )
 
     def _run_edges(self, run: Composition, renamed: Mapping[str, str]) -> set[tuple[str, str]]:
         """The edges on paths from the value at which a run begins to its last layer.
@@ -531,8 +547,10 @@ class Network:
         entry = parse(NetworkEntry, content, source=source)
         try:
             layers, runs = parts(entry)
-            slope = entry.largest_slope
-            return Network(layers, compositions=runs, name=entry.name, largest_slope=slope)
+            slope, form, title = entry.largest_slope, entry.calibrated, entry.name
+            return Network(
+                layers, compositions=runs, name=title, largest_slope=slope, calibrated=form
+            )
         except KoriskError as error:
             raise KoriskError(f"{source}: ", error.message) from None
 
@@ -551,6 +569,8 @@ class Network:
         content = entries(self.layers, self._runs, self.name)
         if self.largest_slope is not None:
             content["largest_slope"] = self.largest_slope
+        if self.calibrated is not None:
+            content["calibrated"] = self.calibrated
         return content
 
 

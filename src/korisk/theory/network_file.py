@@ -56,6 +56,7 @@ class NetworkEntry(Spec):
     layers: list[LayerEntry]
     compositions: list[CompositionEntry] = Field(default_factory=list)
     largest_slope: float | None = None
+    calibrated: str | None = None
 
 
 def parts(network: NetworkEntry) -> tuple[list[Layer], list[Composition]]:

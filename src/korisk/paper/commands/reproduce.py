@@ -172,7 +172,7 @@ def _verdict(sweeps: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> I
             short = dense.sizes[dense.sizes < enough[0]].tolist()
             needs = f"{short[-1] + 1:,} to {enough[0]:,}" if short else f"at most {enough[0]:,}"
         crossed = crossing(known, dense)
-        cross = None if crossed is None else crossed.found
+        cross = None if crossed is None else crossed.crossover
         where = "no clear crossing"
         if crossed and cross and crossed.agrees:
             ends = f"at least {cross.lower:,.0f}"

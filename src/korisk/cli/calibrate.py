@@ -1,0 +1,80 @@
+"""`korisk calibrate`: the paper's recipe, from a pilot to a sample size and constants."""
+
+from pathlib import Path
+from typing import Annotated
+
+from korisk.cli.common import options
+from korisk.cli.common.command import command
+from korisk.cli.common.output import print_json, show
+from korisk.curves.curve import Curve
+from korisk.errors import KoriskError, levels_off
+from korisk.planning.calibration import calibrate as calibrated
+from korisk.planning.fit import check_target
+from korisk.theory import Network
+
+
+@command(
+    "planning.calibration.calibrate",
+    "curves.curve.Curve.read",
+    "curves.columns.Options",
+    columns="column",
+)
+def calibrate(
+    path: Annotated[Path, "PILOT", "A table of errors or a store; as for korisk plan."],
+    *,
+    target: Annotated[float | None, "E", "The error to reach, in the unit of the pilot."] = None,
+    against: Annotated[
+        str | None,
+        "MODEL|FILE",
+        "The network with more to learn: a model of the file, or a file of its own. "
+        "[default: the second of two models]",
+    ] = None,
+    network: Annotated[
+        Path | None, "NETWORK.yaml", "The pilot's network, to calibrate C and kappa of its layer."
+    ] = None,
+    model: Annotated[str | None, "Which model. [default: every one]"] = None,
+    reading: options.Reading,
+    json: options.Json = False,
+) -> None:
+    """Calibrate the bound with a pilot, by the paper's recipe: floor, sigma, N, factors, constants.
+
+    With --network it also finds C and kappa, for each form of the bound through its own
+    amplification; with several models, of the first one.
+    """
+    curves, dense = _curves(path, against, model, reading)
+    both = [*curves, *([] if dense is None else [dense])]
+    if target is not None:
+        check_target(both, target)
+        target = float(both[0].unit.to_error(target))
+    lines = [calibrated(curve) for curve in curves]
+    beside = None if dense is None else calibrated(dense)
+    net = None if network is None else Network.read(network)
+    first, *others = lines
+    if json:
+        contents = [first.to_dict(target, beside, net)]
+        print_json({"calibrations": [*contents, *(line.to_dict(target) for line in others)]})
+    else:
+        show(*options.read_as(curves), first.explain(target, beside, net))
+        show(*(line.explain(target) for line in others))
+    # Last: a target out of reach sets the exit code, and the results are shown all the same.
+    for line in lines:
+        if target is not None and target <= line.floor:
+            what = f"the line of {line.curve.name}"
+            raise levels_off(target, line.floor, what, "ask korisk plan, which looks below it")
+
+
+def _curves(
+    path: Path, against: str | None, model: str | None, reading: options.Reading
+) -> tuple[list[Curve], Curve | None]:
+    """The curves to calibrate, and the one beside the first of them."""
+    if against is not None and Path(against).exists():
+        others = reading.curves(Path(against))
+        if len(others) != 1:
+            raise KoriskError(f"--against must hold one model, got {len(others)} in {against}")
+        return list(reading.curves(path, model)), others[0]
+    if against is not None:
+        dense = reading.curves(path, against)[0]
+        curves = [c for c in reading.curves(path, model) if c.model != dense.model]
+        return curves or [dense], dense
+    curves = list(reading.curves(path, model))
+    return curves, curves[1] if len(curves) == 2 else None
