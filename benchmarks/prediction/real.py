@@ -1,321 +1,185 @@
-"""Predictions from a few real images, judged on learning curves that were measured.
+"""KO and FC rehearsed from a few real images, judged on learning curves that were measured.
 
-    python -m benchmarks.prediction.real judge --images DIR --part report --json FILE [--workers 16]
-    python -m benchmarks.prediction.real score FILE      # beliefs, on the part to choose on
-    python -m benchmarks.prediction.real tables FILE [FILE]  # an earlier judgement beside it
+    python -m benchmarks.prediction.real judge --images DIR --json FILE [--populations a,b]
+        [--points par16,fan32] [--examples 256,64] [--curves FILE.csv] [--seeds 3]
+    python -m benchmarks.prediction.real tables FILE
 
-DIR has the populations of benchmarks/prediction/real_images.py; curves are in data/real_curves.csv.
-Examples are images that no measured fit has seen: two sets each of 256, 64, 32 and 16. Constants
-were chosen on the populations `CHOOSE` alone. The others had been looked at once before the last
-change of the estimator (one standard error of a rehearsal instead of a constant), which was chosen
-on `CHOOSE` and on ellipses of 128 pixels. Deviations are means of |log(expected / measured)| over
-all N up to 16 times the examples; a factor is the geometric mean of expected over measured error
-beyond the examples; sample sizes are asked for the error that was measured at 2 to 16 times the
-examples.
+DIR has NAME.npz (or NAME_32.npz) of benchmarks/prediction/real_images.py, which also measures
+curves; those of ten populations are in data/real_curves.csv. Examples are images that no measured
+fit has seen: two sets each. Deviations are means of |log(expected / measured)| over all N up to 16
+times the examples, and a factor is the geometric mean of expected over measured error beyond the
+examples. Constants of rehearsals were chosen on other networks (benchmarks/prediction/rehearse.py).
 """
 
 import argparse
 import csv
 import json
 import math
-import os
+import statistics
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.prediction.real_images import CHOOSE, POINTS, REPORT
-from korisk.planning.compare import first_above
-from korisk.prediction.api import dense_prediction, known_prediction
-from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
-from korisk.prediction.pair import PredictedPair
+from korisk.planning.chances import TAIL
+from korisk.prediction.rehearsal.simulation import Training
+from korisk.prediction.study import Request, rehearse_study
 from korisk.studies import Study
-from korisk.studies.spec.study import problem_of
 
 CURVES = Path(__file__).parents[1] / "data/real_curves.csv"
-IMAGES = (256, 64, 32, 16)
-DRAWS = 2
-AHEAD = (2, 4, 8, 16)
+SIZES = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
+DRAWS, BEYOND = 2, 16
 Record = dict[str, Any]
 
 
-def measured(populations: Sequence[str]) -> dict[tuple[str, str], dict[str, dict[int, float]]]:
+def measured(path: Path, populations: Sequence[str], points: Sequence[str]) -> dict[Any, Any]:
     """Mean errors over seeds by population and point, then model and N."""
-    found: dict[Any, Any] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    with CURVES.open(newline="") as file:
+    errors: dict[Any, Any] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            if row["population"] in populations:
+            if row["population"] in populations and row["point"].split()[0] in points:
                 key = row["population"], row["point"]
-                found[key][row["model"]][int(row["n"])].append(float(row["mse"]))
+                errors[key][row["model"]][int(row["n"])].append(float(row["mse"]))
     return {
-        key: {model: {n: float(np.mean(v)) for n, v in sizes.items()} for model, sizes in m.items()}
-        for key, m in found.items()
+        key: {
+            model: {n: statistics.fmean(v) for n, v in sizes.items()} for model, sizes in m.items()
+        }
+        for key, m in errors.items()
     }
 
 
-def judged(folder: Path, case: tuple[str, str, dict[str, dict[int, float]]]) -> list[Record]:
-    """All predictions of one population at one point, beside what was measured."""
-    population, point, curves = case
+def judged(
+    images: np.ndarray, population: str, point: str, curves: dict[str, Any], seeds: int
+) -> Iterator[Record]:
+    """Both models rehearsed from some images, beside what was measured."""
     kind, noise = point.rstrip("%").split()
     problem, values = POINTS[kind]
-    with np.load(folder / f"{population}.npz") as file:
-        every = file["examples"]
-    records = []
-    for count in IMAGES:
-        for draw in range(DRAWS):
-            order = np.random.default_rng(draw if count < 256 else 0).permutation(len(every))
-            first = draw * count if count == 256 else 0
-            with tempfile.TemporaryDirectory() as scratch:
-                path = Path(scratch) / "images.npy"
-                np.save(path, every[order[first : first + count]])
-                given = {"path": str(path), "patients": "image"}
-                content = {
-                    "name": population,
-                    "problem": problem | {"images": given, "noise": {"gaussian": int(noise) / 100}},
-                    "points": [values | {"name": point}],
-                    "models": {"KO": {"relu": False, "refine": 0}, "FC": {"relu": False}},
-                    "seeds": [1],
-                    "sizes": [4],
-                }
-                spec = Study(content, ran=True).tasks[0].spec
-                made = problem_of(spec)
-                examples = made.examples(seed=draw, count=count)
-            toward = spec["models"]["KO"]["toward"]
-            known = known_prediction(examples, made.reconstruction(), toward=toward)
-            dense = dense_prediction(examples, relu=False)
-            shared = {"population": population, "point": point, "images": count, "draw": draw}
-            for prediction in (known, dense):
-                sizes = curves[prediction.model]
-                n = np.array([each for each in sizes if each <= 16 * count], dtype=float)
-                lower, upper = prediction.band(n)
-                checks = prediction.rehearsal
-                asked = [
-                    {"ahead": ahead, **prediction.plan(sizes[ahead * count]).to_dict()}
-                    for ahead in AHEAD
-                    if ahead * count in sizes
-                ]
-                computed = prediction.computed(checks.n).tolist() if len(checks) else []
-                records.append(
-                    {
-                        **shared,
-                        "model": prediction.model,
-                        "n": n.tolist(),
-                        "measured": [sizes[int(each)] for each in n],
-                        "computed": prediction.computed(n).tolist(),
-                        "expected": prediction.errors(n).tolist(),
-                        "lower": lower.tolist(),
-                        "upper": upper.tolist(),
-                        "level": prediction.level,
-                        "rehearsed": {
-                            "n": checks.n.tolist(),
-                            "log_error": checks.log_error.tolist(),
-                            "variance": checks.variance.tolist(),
-                            "computed": computed,
-                        },
-                        "samples": asked,
-                    }
-                )
-            crossover = PredictedPair(known, dense).crossover
-            n = np.array(sorted(curves["FC"]), dtype=float)
-            ahead_at = [curves["KO"][int(each)] / curves["FC"][int(each)] for each in n]
-            records[-1]["crossover"] = {
-                "predicted": None if crossover is None else crossover.n,
-                "lower": None if crossover is None else crossover.lower,
-                "upper": None if crossover is None else crossover.upper,
-                "measured": _finite(first_above(n, np.array(ahead_at), 1.0)),
-                "last": float(n[-1]),
-            }
-    print(population, point, file=sys.stderr, flush=True)
-    return records
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def judge(folder: Path, part: str, workers: int) -> list[Record]:
-    """All records of a part."""
-    populations = CHOOSE if part == "choose" else REPORT
-    there = [name for name in populations if (folder / f"{name}.npz").exists()]
-    cases = [(*key, curves) for key, curves in measured(there).items()]
-    os.environ["OMP_NUM_THREADS"] = "1"
-    with get_context("spawn").Pool(workers) as pool:
-        found = pool.map(partial(judged, folder), cases, chunksize=1)
-    return [record for records in found for record in records]
-
-
-# --- What it says --------------------------------------------------------------------------------
-
-
-def score(records: Sequence[Record], belief: Belief) -> tuple[float, float, float]:
-    """Mean log density of the measured errors under a belief; cover of its bands; width beyond."""
-    from scipy.stats import norm
-
-    densities, covered, widths = [], [], []
-    for record in records:
-        n = np.array(record["n"])
-        away = np.log(np.array(record["measured"]) / np.array(record["computed"]))
-        seen = record["rehearsed"]
-        logs = np.array(seen["log_error"]) - np.log(np.array(seen["computed"]))
-        checks = NOTHING_MEASURED
-        if len(logs):
-            checks = LogErrors(np.array(seen["n"]), logs, np.array(seen["variance"]))
-        examples = record["images"]
-        misfit = Misfit(checks, NOTHING_MEASURED, record["level"], belief, examples=examples)
-        weights, means, deviations = misfit.moments(n)
-        density = weights @ norm.pdf(away, means, np.hypot(deviations, 0.02))
-        law = misfit.law(n)
-        low, high = law.quantile(0.05), law.quantile(0.95)
-        densities += np.log(density).tolist()
-        covered += ((away >= low) & (away <= high)).tolist()
-        widths += (high - low)[n > record["images"]].tolist()
-    return float(np.mean(densities)), float(np.mean(covered)), float(np.mean(widths))
-
-
-def summary(records: Sequence[Record]) -> Record:
-    """Deviations, factors and covers of some records of one model."""
-    deviations, factors, covered, beyond = [], [], [], []
-    for record in records:
-        n = np.array(record["n"])
-        off = np.log(np.array(record["expected"]) / np.array(record["measured"]))
-        inside = (np.array(record["lower"]) <= record["measured"]) & (
-            np.array(record["upper"]) >= record["measured"]
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "images.npy"
+        np.save(path, images)
+        given = {"images": {"path": str(path), "patients": "image"}}
+        content = {
+            "name": population,
+            "problem": problem | given | {"noise": {"gaussian": int(noise) / 100}},
+            "points": [values | {"name": point}],
+            "models": {"KO": {"relu": False, "refine": 0}, "FC": {"relu": False}},
+        }
+        start = time.process_time()
+        arguments = {"sizes": SIZES, "seeds": seeds, "training": Training(examples=len(images))}
+        (made,) = rehearse_study(
+            Study(content, ran=True),
+            Request(examples=len(images)),
+            options=lambda _: arguments,
         )
-        deviations.append(float(np.exp(np.abs(off).mean()) - 1))
-        later = n > record["images"]
-        if later.any():
-            factors.append(float(np.exp(off[later].mean())))
-            beyond += inside[later].tolist()
-        covered += inside.tolist()
-    sizes: Record = {}
-    for ahead in AHEAD:
-        asked = [
-            (each, ahead * record["images"])
-            for record in records
-            for each in record["samples"]
-            if each["ahead"] == ahead
-        ]
-        if not asked:
+        seconds = time.process_time() - start
+    for prediction in made.forecasts:
+        truth = curves[prediction.model]
+        n = np.array([size for size in truth if size <= BEYOND * len(images)], float)
+        law = prediction.law(n)
+        lower, expected, upper = (np.exp(law.quantile(p)).tolist() for p in (TAIL, 0.5, 1 - TAIL))
+        yield {
+            "population": population,
+            "point": point,
+            "model": prediction.model,
+            "images": len(images),
+            "n": n.tolist(),
+            "measured": [truth[int(size)] for size in n],
+            "lower": lower,
+            "expected": expected,
+            "upper": upper,
+            "seconds": seconds,
+        }
+
+
+def judge(options: argparse.Namespace) -> list[Record]:
+    """All records of the populations whose images are there."""
+    records: list[Record] = []
+    truth = measured(options.curves, options.populations, options.points)
+    for (population, point), curves in truth.items():
+        files = [options.images / f"{population}{end}.npz" for end in ("", "_32")]
+        file = next((path for path in files if path.exists()), None)
+        if file is None:
             continue
-        even = [(each["samples"]["0.5"], n) for each, n in asked]
-        near = [size is not None and 0.5 <= size / n <= 2 for size, n in even]
-        ends = [(e["lower"] or math.inf, e["upper"] or math.inf, n) for e, n in asked]
-        held = [lower <= n <= upper for lower, upper, n in ends]
-        sizes[str(ahead)] = {"within 2x": np.mean(near), "held": np.mean(held), "asked": len(asked)}
-    return {
-        "curves": len(records),
-        "median": float(np.median(deviations)),
-        "worst": max(deviations),
-        "factors": [min(factors, default=1.0), max(factors, default=1.0)],
-        "factor": float(np.exp(np.mean(np.log(factors)))) if factors else 1.0,
-        "cover": float(np.mean(covered)),
-        "cover beyond": float(np.mean(beyond)) if beyond else math.nan,
-        "sizes": sizes,
-    }
+        with np.load(file) as arrays:
+            every = arrays["examples"]
+        for count in options.examples:
+            order = np.random.default_rng(0).permutation(len(every))
+            for draw in range(DRAWS):
+                chosen = every[order[draw * count : (draw + 1) * count]]
+                records += judged(chosen, population, point, curves, options.seeds)
+        print(population, point, file=sys.stderr, flush=True)
+    return records
 
 
 def rows(records: Sequence[Record]) -> Iterator[list[str]]:
     """The table's rows: by model and number of images, over all and by population."""
-    names = list(dict.fromkeys(record["population"] for record in records))
     for model in ("FC", "KO"):
-        for count in IMAGES:
-            for name in (None, *names):
+        for count in sorted({record["images"] for record in records}, reverse=True):
+            for name in (None, *dict.fromkeys(record["population"] for record in records)):
                 some = [
                     record
                     for record in records
                     if (record["model"], record["images"]) == (model, count)
                     and name in (None, record["population"])
                 ]
-                if not some or (name is not None and model == "KO"):
+                if not some:
                     continue
-                made = summary(some)
-                low, high = made["factors"]
-                shares = "/".join(
-                    f"{100 * made['sizes'][str(a)]['within 2x']:.0f}"
-                    if str(a) in made["sizes"]
-                    else "-"
-                    for a in AHEAD
-                )
-                held = [each["held"] for each in made["sizes"].values()]
+                deviations, factors, inside, beyond = [], [], [], []
+                for record in some:
+                    n, truth = np.array(record["n"]), np.array(record["measured"])
+                    off = np.log(np.array(record["expected"]) / truth)
+                    held = (record["lower"] <= truth) & (truth <= record["upper"])
+                    deviations.append(math.exp(np.abs(off).mean()) - 1)
+                    inside += held.tolist()
+                    if (later := n > count).any():
+                        factors.append(math.exp(off[later].mean()))
+                        beyond += held[later].tolist()
                 yield [
-                    model,
-                    str(count),
-                    name or "all",
-                    str(made["curves"]),
-                    f"{made['median']:.1%}",
-                    f"{made['worst']:.1%}",
-                    f"{made['factor']:.2f} ({low:.2f} to {high:.2f})",
-                    f"{made['cover']:.2f}",
-                    f"{made['cover beyond']:.2f}",
-                    shares,
-                    f"{np.mean(held):.2f}" if held else "-",
+                    *(model, str(count), name or "all", str(len(some))),
+                    f"{statistics.median(deviations):.1%}",
+                    f"{max(deviations):.1%}",
+                    f"{statistics.geometric_mean(factors):.2f} "
+                    f"({min(factors):.2f} to {max(factors):.2f})",
+                    *(f"{statistics.fmean(held):.2f}" for held in (inside, beyond)),
                 ]
 
 
-def crossovers(records: Sequence[Record]) -> str:
-    """How near predicted crossovers are to the measured ones."""
-    both, lost, extra, held = [], 0, 0, []
-    for record in records:
-        found = record.get("crossover")
-        if found is None:
-            continue
-        if found["measured"] is None or found["predicted"] is None:
-            lost += found["measured"] is not None
-            extra += found["predicted"] is not None and found["predicted"] < found["last"] / 2
-            continue
-        both.append(abs(math.log(found["predicted"] / found["measured"])))
-        upper = math.inf if found["upper"] is None else found["upper"]
-        held.append(found["lower"] <= found["measured"] <= upper)
-    near = np.mean(np.array(both) <= math.log(1.5)) if both else math.nan
-    return (
-        f"Crossovers: {len(both)} predicted and measured, {near:.2f} within 1.5x, "
-        f"{np.mean(held):.2f} in their 90% intervals; {lost} measured alone, {extra} predicted "
-        "alone."
-    )
-
-
 def tables(records: Sequence[Record]) -> str:
-    """A Markdown table, and the crossovers."""
+    """A Markdown table."""
     heads = ["model", "images", "population", "curves", "median off", "worst", "factor beyond"]
-    heads += ["cover", "beyond", "% of N within 2x at 2/4/8/16x", "held"]
-    lines = [heads, ["---"] * len(heads), *rows(records)]
-    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    for count in IMAGES:
-        text += f"\n\n{count} images. " + crossovers([r for r in records if r["images"] == count])
-    return text
+    lines = [[*heads, "bands hold", "beyond"], ["---"] * 9, *rows(records)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def main() -> None:
-    """Judge, score or print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("judge", "score", "tables"))
-    parser.add_argument("files", type=Path, nargs="*")
+    """Judge or print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=("judge", "tables"))
+    parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--images", type=Path)
-    parser.add_argument("--part", choices=("choose", "report"), default="report")
+    parser.add_argument("--curves", type=Path, default=CURVES)
+    parser.add_argument("--populations", default=",".join((*CHOOSE, *REPORT)))
+    parser.add_argument("--points", default=",".join(POINTS))
+    parser.add_argument("--examples", default="256,64")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    if options.what == "judge":
-        found = judge(options.images, options.part, options.workers)
-        options.json.write_text(json.dumps(found, separators=(",", ":")) + "\n")
+    if options.what == "tables":
+        print(tables(json.loads(options.file.read_text())))
         return
-    for file in options.files:
-        records = json.loads(file.read_text())
-        if options.what == "tables":
-            print(tables(records))
-            continue
-        for count in IMAGES:
-            some = [r for r in records if r["model"] == "FC" and r["images"] == count]
-            print(
-                count,
-                "images: score {:.3f}, cover {:.2f}, width {:.2f}".format(*score(some, BELIEF)),
-            )
+    options.populations = options.populations.split(",")
+    options.points = options.points.split(",")
+    options.examples = [int(count) for count in options.examples.split(",")]
+    records = judge(options)
+    if options.json is not None:
+        options.json.write_text(json.dumps(records, separators=(",", ":")) + "\n")
+    print(tables(records))
 
 
 if __name__ == "__main__":

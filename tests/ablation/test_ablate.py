@@ -231,7 +231,13 @@ def test_the_known_operator_saves_samples_and_no_more_is_claimed(
     assert 1 <= low <= (made.comparison.ratio or 0)
     assert high == float("inf")
     said = made.explain()
-    for fact in ("or more", "at least", "dense A^T", f"{made.parameters[1]:,}", "nothing"):
+    for fact in (
+        "at least",
+        "dense A^T",
+        f"{made.parameters[1]:,}",
+        "simulated",
+        "No target was given: at N = 64",
+    ):
         assert fact in said
     content = json.loads(json.dumps(made.to_dict()))
     assert len(content["curves"]) == 2 * 5 * 2
@@ -325,10 +331,16 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         *("curves.csv", "ablation.json", "ablation.png", "ablation.svg"),
     }
     small = ["--steps", "10", "--seeds", "1", "--sizes", "8,16,32,64"]
-    mine = ["--module", f"{own}:build", "--replace", "A^T", "--target", "0.02"]
-    code = run(["ablate", *mine, *small, *place])
-    shown = capsys.readouterr().out
-    assert code == 0
+    mine = ["--network", f"{own}:build", "--replace", "A^T", "--target", "0.02"]
+    np.save(tmp_path / "images.npy", np.random.default_rng(0).random((14, 8, 8)))
+    images = ["--images", str(tmp_path / "images.npy")]
+    assert run(["ablate", *mine, *small, *place, *images]) == 2
+    assert "--patients image" in capsys.readouterr().err
+    code = run(["ablate", *mine, *small, *place, *images, "--patients", "image"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert code in (0, 3)  # noise has no structure that a known operator could save
+    assert "from 14 example images" in shown
+    assert "nothing is known about real ones" not in shown
     assert "known A^T" in shown
     assert "dense A^T" in shown
     at_once = ["ablate", str(study), "--no-bound", "--target", "0.02", *place]
@@ -336,14 +348,14 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     for arguments, words in [
         ([], "STUDY.yaml"),
-        (["--module", f"{own}:fails"], "no weights found"),
-        (["--module", f"{own}:takes"], "--module must take no arguments"),
-        (["--module", f"{own}:other"], "has no function 'other'"),
-        (["--module", f"{own}:build", "--replace", "Q"], "A^T"),
-        ([str(study), "--network", "unet"], "inverse-cnn"),
+        (["--network", f"{own}:fails"], "no weights found"),
+        (["--network", f"{own}:takes"], "--network must take no arguments"),
+        (["--network", f"{own}:other"], "has no function 'other'"),
+        (["--network", f"{own}:build", "--replace", "Q"], "A^T"),
+        ([str(study), "--model", "unet"], "inverse-cnn"),
         ([str(study), "--point", "b"], "no point"),
-        ([str(study), "--module", f"{own}:build", "--network", "inverse-cnn"], "leave one out"),
-        (["--module", f"{own}:build", "--point", "a"], "belong to a study"),
+        ([str(study), "--network", f"{own}:build", "--model", "inverse-cnn"], "leave one out"),
+        (["--network", f"{own}:build", "--point", "a"], "belong to a study"),
         ([str(study), "--by", "dense", "--rank", "3"], "goes with by: low-rank, not with dense"),
         ([str(study), "--by", "nope", "--out", str(tmp_path / "new")], "--by must be one of dense"),
     ]:

@@ -1,8 +1,11 @@
 """Networks rehearsed on simulated pairs."""
 
+import math
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -13,7 +16,20 @@ from torch import Tensor, nn
 
 import korisk as kr
 from korisk.fitting.gradient.many import Member, Schedule, train_many
-from korisk.operators import LinearOperator, ParallelBeam, Projector, fbp
+from korisk.operators import (
+    Diagonal,
+    LinearOperator,
+    ParallelBeam,
+    Projector,
+    Sense,
+    birdcage_sensitivities,
+    fbp,
+    from_deepinv,
+    from_scipy,
+)
+from korisk.planning.compare import Comparison
+from korisk.planning.forecast import Expectation
+from korisk.planning.plan import Plan
 from korisk.prediction import Training
 from korisk.prediction.alterations import KINDS, altered, evidence
 from korisk.prediction.rehearsal.simulation import ExampleSource
@@ -152,12 +168,12 @@ def test_near_copies_among_the_examples_are_left_out() -> None:
     # Which copy of an image is kept decides who judges whom, and 16 images are few.
     np.testing.assert_allclose(among.curve.means, alone.curve.means, rtol=0.5)
     assert "96 images, many of them nearly copies" in among.notes[0]
-    assert re.search(r"1[56] example images without 8[01] near-copies", among.explain())
+    assert re.search(r"1[56] example images without 8[01] near-copies", among.simulated)
     with pytest.raises(kr.KoriskError, match=r"no near-copies of each other, got [78] among 48"):
         kr.rehearse(lambda: dense(16), scan, copies[torch.arange(96) % 16 < 8], **QUICK)
     whose = [str(k % 16) for k in range(96)]
     named = kr.rehearse(lambda: dense(16), scan, copies, patients=whose, **QUICK)
-    assert f"one of each patient up to N = {named.unaltered}" in named.explain()
+    assert f"one of each patient up to N = {named.unaltered}" in named.simulated
 
 
 def test_images_that_judge_twice_count_once(scan: LinearOperator) -> None:
@@ -196,6 +212,150 @@ def test_copies_move_pixels_and_scale_them() -> None:
     line = altered(torch.arange(12.0).repeat(40, 1), draws, ["mirror", "shift/2"])
     assert line.shape == (40, 12)
     assert set(line.flatten().tolist()) <= set(range(12))
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 8, 8), (3, 8, 8), (8, 8, 2), (1, 6, 6, 6), (5, 6, 7)], ids=str
+)
+def test_copies_move_along_spatial_axes_alone(shape: tuple[int, ...]) -> None:
+    """All channels, or real and imaginary parts, alike; a volume along its three axes."""
+    behind = shape[-1] == 2
+    channels = (shape[-1] if behind else shape[0]) if shape != (5, 6, 7) else 1
+    spatial = shape if shape == (5, 6, 7) else shape[:-1] if behind else shape[1:]
+    pictures = torch.rand(40, 1, *spatial, generator=torch.Generator().manual_seed(0))
+    scales = torch.arange(1.0, channels + 1).view(1, -1, *[1] * len(spatial))
+    images = pictures * scales
+    images = images.movedim(1, -1) if behind else images.reshape(40, *shape)
+    copies = altered(images, torch.Generator().manual_seed(1), list(KINDS))
+    assert copies.shape == images.shape
+    assert not torch.equal(copies, images)
+    first = (copies.movedim(-1, 1) if behind else copies).reshape(40, channels, *spatial)
+    torch.testing.assert_close(first, first[:, :1] * scales)
+
+
+class Squeezed(nn.Module):
+    """A dense layer between inputs and images of any shape."""
+
+    def __init__(self, domain: tuple[int, ...], image: tuple[int, ...]) -> None:
+        super().__init__()
+        self.image, self.layer = image, nn.Linear(math.prod(domain), math.prod(image))
+
+    def forward(self, y: Tensor) -> Tensor:
+        found: Tensor = self.layer(y.flatten(1)).unflatten(1, self.image)
+        return found
+
+
+class Blur(nn.Module):
+    """What deepinv's physics has: batches with an axis of channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kernel", torch.tensor([[[[1.0, 2.0, 1.0]]]]))
+
+    def A(self, x: Tensor) -> Tensor:
+        return nn.functional.conv2d(x, self.kernel)  # type: ignore[arg-type]
+
+    def A_adjoint(self, y: Tensor) -> Tensor:
+        return nn.functional.conv_transpose2d(y, self.kernel)  # type: ignore[arg-type]
+
+
+def coils() -> LinearOperator:
+    return Sense((8, 8), birdcage_sensitivities((8, 8), 2))
+
+
+def smoothed() -> LinearOperator:
+    pylops = pytest.importorskip("pylops")
+    return from_scipy(pylops.Smoothing2D((3, 3), (8, 8)), domain=(8, 8), range=(8, 8))
+
+
+def adapted() -> LinearOperator:
+    return from_deepinv(Blur(), (1, 8, 8))
+
+
+@pytest.mark.parametrize("make", [adapted, smoothed, coils])
+def test_operators_of_other_libraries_and_complex_images_are_rehearsed(
+    make: Callable[[], LinearOperator],
+) -> None:
+    operator = make()
+    pictures = torch.rand(24, 8, 8, generator=torch.Generator().manual_seed(0))
+    examples = pictures.reshape(-1, *operator.domain) if make is not coils else pictures * (1 + 2j)
+    net = partial(Squeezed, operator.range, operator.domain)
+    made = kr.rehearse(net, operator, examples, 0.05, **ONCE)
+    assert made.curve.sizes.tolist() == [4, 8, 16]
+    assert "24 example images" in made.simulated
+    if make is not coils:  # ellipses have no phase
+        assert "random ellipses" in kr.rehearse(net, operator, noise=0.05, **ONCE).simulated
+
+
+class Scaled(nn.Module):
+    """A weight for each of eight inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(8))
+
+    def forward(self, y: Tensor) -> Tensor:
+        return self.w * y
+
+
+class Full(nn.Module):
+    """A weight for each pair of eight inputs and eight outputs, which starts far away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, y: Tensor) -> Tensor:
+        return y @ self.w
+
+
+def noisy(y: Tensor, draws: torch.Generator) -> Tensor:
+    return y + torch.randn(y.shape, generator=draws)
+
+
+def test_a_recipe_that_ends_too_early_is_told_and_a_sound_one_compares() -> None:
+    """Gaussian signal and noise: p weights an output need N = 2 + p / f for 1 + f times .5."""
+    pictures = torch.randn(600, 8, generator=torch.Generator().manual_seed(5))
+    identity = Diagonal(torch.ones(8), name="I")
+
+    def plans(target: float, **recipe: Any) -> list[Plan]:
+        own: dict[str, Any] = {"sizes": (16, 32, 64, 128, 256), "seeds": 2, "augment": []}
+        own |= {"noise": noisy, "training": Training(**recipe)}
+        made = [kr.rehearse(net, identity, pictures, **own) for net in (Scaled, Full)]
+        return [Plan(one.forecast(), target) for one in made]
+
+    for plan in plans(0.56, steps=500, rate=1e-3):
+        longer, advice = plan.forecast.longer, plan.recommend()
+        assert longer is not None
+        assert (longer.n, longer.factor) == (256, 2)
+        assert advice.action == "train"
+        for fact in ("2 times as long", "N = 256", f"{longer.errors[0]:.4g}"):
+            assert fact in advice.sentence
+        assert f"from {longer.before[0]:.4g} to {longer.errors[0]:.4g}" in advice.reasons[0]
+    sound = Comparison(*plans(0.56, steps=300, rate=0.03))
+    assert all(plan.forecast.longer is None for plan in (sound.first, sound.second))
+    low, high = sound.ratio_range or (0.0, math.inf)
+    true = (2 + 8 / 0.12) / (2 + 1 / 0.12)
+    assert 1 < low <= true <= high
+
+
+def test_longer_training_lowers_the_curve_and_widens_its_band(made: kr.Rehearsal) -> None:
+    plain, end = replace(made, longer=None), int(made.curve.sizes[-1])
+
+    def then(after: float) -> Expectation:
+        longer = kr.planning.Longer(n=end, factor=2, errors=[after], before=[1.0])
+        return replace(made, longer=longer).forecast().at(end)
+
+    before, little, much = plain.forecast().at(end), then(0.99), then(0.4)
+    assert little == before
+    assert much.value == pytest.approx(0.4 * before.value, rel=0.1)
+    assert much.upper / much.lower > 1.5 * before.upper / before.lower
+
+
+def test_two_networks_that_share_weights_are_refused(scan: LinearOperator) -> None:
+    layer = Net()
+    with pytest.raises(kr.KoriskError, match=r"new network.*shares weights.*inside the function"):
+        kr.rehearse(lambda: nn.Sequential(layer), scan, images(20), **ONCE)
 
 
 def lit_from_the_left(number: int) -> Tensor:
@@ -252,7 +412,7 @@ def test_few_distinct_images_are_taken_off(made: kr.Rehearsal) -> None:
 
 def test_bands_widen_where_less_is_known(scan: LinearOperator, made: kr.Rehearsal) -> None:
     def width(rehearsal: kr.Rehearsal, n: int) -> float:
-        then = rehearsal.at(n)
+        then = rehearsal.forecast().at(n)
         assert then.lower < then.value < then.upper
         return float(np.log(then.upper / then.lower))
 
@@ -260,56 +420,41 @@ def test_bands_widen_where_less_is_known(scan: LinearOperator, made: kr.Rehearsa
     assert width(made, 8) < width(made, 32) < width(made, 3200)
     ellipses = kr.rehearse(Net, scan, noise=0.1, **QUICK)
     assert ellipses.unaltered == 0
-    assert width(ellipses, 8) > 2 * width(made, 8)
+    assert ellipses.forecast().population == "random ellipses"
+    assert made.forecast().population == ""
 
 
 def test_nothing_is_claimed_below_the_smallest_size(made: kr.Rehearsal) -> None:
-    easy = made.plan(100.0)
-    assert (made.samples(100.0), easy.even, easy.lower, easy.upper) == (4, 4, 4, 4)
-    assert "nothing below N = 4" in made.explain(100.0)
+    easy = made.forecast().plan(100.0)
+    assert (easy.samples(), easy.even, easy.lower, easy.upper) == (4, 4, 4, 4)
     with pytest.raises(kr.KoriskError, match="from 4 to"):
-        made.at(3)
+        made.forecast().at(3)
 
 
 def test_a_pilot_gives_the_level_and_the_rehearsal_the_shape(made: kr.Rehearsal) -> None:
     higher = kr.Curve(made.curve.n, 1.3 * made.adjusted.error, made.curve.seed).up_to(16)
-    prediction = made.predict(higher)
-    assert prediction.at(32).value == pytest.approx(1.3 * made.adjusted.means[-1], rel=0.1)
-    alone = made.predict().band(32)
-    assert np.log(np.divide(*prediction.band(32))) > np.log(np.divide(*alone))  # narrower
-    plan = made.plan(prediction.at(32).value, higher)
+    forecast = made.forecast(higher)
+    alone, beside = made.forecast().at(32), forecast.at(32)
+    assert beside.value == pytest.approx(1.3 * made.adjusted.means[-1], rel=0.1)
+    assert beside.upper / beside.lower < alone.upper / alone.lower
+    plan = forecast.plan(beside.value)
     assert plan.lower < 32 < plan.upper
 
 
 def test_a_pilot_that_contradicts_is_told_and_fitted_by_itself(made: kr.Rehearsal) -> None:
     far = kr.Curve(made.curve.n, 50 * made.adjusted.error, made.curve.seed, made.curve.model)
-    prediction = made.predict(far.up_to(16))
-    assert prediction.doubted
-    assert prediction.at(32).value > 20 * made.adjusted.means[-1]
-    assert "50 times the computed ones" in made.explain(pilot=far.up_to(16))
-
-
-def test_the_ratio_of_two_rehearsals_counts_their_images_once(made: kr.Rehearsal) -> None:
-    slower = replace(made, curve=kr.Curve(2 * made.curve.n, made.curve.error, made.curve.seed))
-    target = float(made.adjusted.means[1])
-    shared = made.worth(slower, target)
-    assert shared.lower < shared.ratio < shared.upper
-    assert 1.2 < shared.ratio < 4
-    apart = made.worth(replace(slower, simulated="other images"), target)
-    assert apart.lower <= shared.lower < shared.upper <= apart.upper
-    assert made.worth(slower, 1e-12).words.startswith("is not known")
+    forecast = made.forecast(far.up_to(16))
+    assert forecast.at(32).value > 20 * made.adjusted.means[-1]
+    assert "50 times the simulated ones" in " ".join(forecast.notes)
 
 
 def test_an_answer_says_what_was_simulated_and_what_was_measured(made: kr.Rehearsal) -> None:
-    alone = made.explain()
-    assert "Simulated: " in alone
-    assert f"30 example images, as they are up to N = {made.unaltered}" in alone
-    assert "Measured: nothing" in alone
-    assert "nothing below N = 4 or beyond 32" in alone
-    assert alone.endswith("if not, suspect noise or images.")
-    assert made.first_check().n == 16
+    simulated, measured = made.forecast().notes[:2]
+    assert f"30 example images, as they are up to N = {made.unaltered}" in simulated
+    assert "nothing below N = 4 or beyond 32" in simulated
+    assert "nothing" in measured
     twice = kr.Curve(made.curve.n, 2 * made.adjusted.error, made.curve.seed).up_to(16)
-    assert "a pilot at N = 4 to 16" in made.explain(0.01, twice)
+    assert "a pilot at N = 4 to 16" in made.forecast(twice).notes[1]
 
 
 def test_an_interruption_keeps_what_is_finished(scan: LinearOperator) -> None:

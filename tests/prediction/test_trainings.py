@@ -71,7 +71,7 @@ def test_time_and_memory_are_told_before_training(
     np.testing.assert_allclose(plain.curve.error, made.curve.error, rtol=1e-5)
     monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", pace_of(1.0))
     kr.rehearse(Net, scan, images(), **once, callbacks=calls)
-    assert foreseen[1] == (5 * 40.0, 2**30)  # four sizes and half the images
+    assert foreseen[1] == (7 * 40.0, 2**30)  # four sizes, half the images, twice the steps
 
 
 def test_own_trainings_are_told_one_by_one(scan: LinearOperator) -> None:
@@ -138,7 +138,7 @@ def test_what_decides_a_network_is_compared_before_it_is_used_again(
         def forward(self, y: Tensor) -> Tensor:
             return super().forward(y)
 
-    assert trained() == 3
+    assert trained() == 4  # one of them for twice the steps
     first = min(tmp_path.iterdir())
     assert trained() == 0
     assert trained(sizes=(4, 5, 6, 8)) == 1
@@ -148,7 +148,12 @@ def test_what_decides_a_network_is_compared_before_it_is_used_again(
         *({"noise": 0.11}, {"images": images() * 1.01}, {"training": Training(steps=12)}),
         {"training": Training(steps=10, rate=0.002)},
     ):
-        assert trained(**changed) == 3
+        assert trained(**changed) == 4
+    whole = first.read_bytes()
+    at = whole.index(b"errors") + 12  # a digit of the first error: one more or one less
+    first.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(kr.KoriskError, match=f"{first}: is not as it was written; remove it"):
+        trained()
     first.write_text(first.read_text()[:20])
     with pytest.raises(kr.KoriskError, match=f"{first}: not valid JSON.*remove it"):
         trained()
@@ -235,4 +240,4 @@ def test_a_rehearsal_says_that_its_curve_rises(scan: LinearOperator) -> None:
 
     made = kr.rehearse(Net, scan, images(), **QUICK | {"training": Training(fit=fit)})
     assert any("rises from" in note and "at N = 32" in note for note in made.notes)
-    assert "more data will not help" in made.explain()
+    assert "more data will not help" in " ".join(made.forecast().notes)

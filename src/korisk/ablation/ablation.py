@@ -23,16 +23,16 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.networks.describe.describe import describe
 from korisk.operators.linear import LinearOperator
-from korisk.planning.answer import sample_cells, sample_heads
-from korisk.planning.compare import Comparison, compare
-from korisk.planning.explain import times
+from korisk.planning.compare import Comparison, mean_at
 from korisk.planning.fit import check_target
+from korisk.planning.plan import Plan
+from korisk.planning.tables import sample_cells, sample_heads
+from korisk.planning.words import times, value
 from korisk.prediction.rehearsal.callbacks import Callbacks
 from korisk.prediction.rehearsal.rehearsal import Rehearsal
 from korisk.prediction.rehearsal.rehearse import SIZES, rehearse
 from korisk.prediction.rehearsal.simulation import Noisy, Training
 from korisk.prediction.rehearsal.trainings import built
-from korisk.prediction.rehearsal.worth import Worth
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Problem
 from korisk.seeds import checked_seeds
@@ -136,31 +136,33 @@ def ablate(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(numbers[0])
         network = built(build)
-        example = _example(operator, network, numbers[0], recipe.device)
+        example = example_inputs(operator, network, numbers[0], recipe.device)
         build_replaced = replaced(build, change, example=example)
         torch.manual_seed(numbers[0])
         # Seeded again: layers that both networks have start with the same weights.
         pair = network.to(example.device), build_replaced().to(example.device)
     _check_used(pair, change.layer, example)
-    replaced_name = f"{change.by}{' for' * (change.by == 'convolution')} {change.layer}"
-    if change.by == "wrong" and not isinstance(change.wrong, nn.Module):
-        replaced_name = f"{change.layer} {100 * (change.wrong or 0):.3g}% wrong"
-    if change.start == "operator":
-        replaced_name += " from the operator" if change.wrong is None else " from a wrong operator"
     ratio, unknown = None, "it was not asked for"
     if change.by == "wrong":
         unknown = "how far a wrong operator is from the true one is not known to it"
     elif bound:
         ratio, unknown = _bounds(pair, example)
     # The same seeds, images and noise for both networks, so that only the layer differs.
+    # Both are trained: an exact fit of one would differ in more than the layer.
+    recipe = replace_fields(recipe, exact=False)
     shared: dict[str, Any] = {"patients": patients, "training": recipe, "folder": folder}
     arms: list[Rehearsal] = []
 
     def progress(what: str, share: float) -> None:
         watch(f"{what} ({name})", (len(arms) + share) / 2)
 
-    follow = replace_fields(callbacks, progress=progress)
-    for function, name in ((build, f"known {change.layer}"), (build_replaced, replaced_name)):
+    def estimate(seconds: float, memory: float) -> None:
+        # Asked once, for both networks, before the first is trained.
+        if not arms and callbacks.estimate is not None:
+            callbacks.estimate(2 * seconds, memory)
+
+    follow = replace_fields(callbacks, progress=progress, estimate=estimate)
+    for function, name in ((build, f"known {change.layer}"), (build_replaced, _name_of(change))):
         data = function, operator, images, noise, sizes, numbers
         arm = rehearse(*data, model=name, callbacks=follow, **shared)
         if not arms and any(note.startswith("Interrupted") for note in arm.notes):
@@ -186,6 +188,16 @@ def ablate(
     )
 
 
+def _name_of(change: Replacement) -> str:
+    """The name of the network with the layer replaced."""
+    name = f"{change.by}{' for' * (change.by == 'convolution')} {change.layer}"
+    if change.by == "wrong" and not isinstance(change.wrong, nn.Module):
+        name = f"{change.layer} {100 * (change.wrong or 0):.3g}% wrong"
+    if change.start == "operator":
+        name += " from the operator" if change.wrong is None else " from a wrong operator"
+    return name
+
+
 def default_target(first: Curve, second: Curve) -> tuple[float, str]:
     """A target that both curves reach, and the model whose best error defines it."""
     # Above the best error of the worse network both curves cross the target.
@@ -194,11 +206,11 @@ def default_target(first: Curve, second: Curve) -> tuple[float, str]:
     return float(f"{ABOVE * float(worse.means.min()):.3g}"), worse.model
 
 
-def _example(
+def example_inputs(
     operator: LinearOperator | Problem,
     network: nn.Module,
-    seed: int,
-    device: torch.device | str | None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
 ) -> Tensor:
     """Two inputs of a network, in its precision."""
     if isinstance(operator, Problem):
@@ -283,7 +295,7 @@ class Ablation(Reported):
     ...                      replace=wrong, sizes=[4, 8, 16], seeds=2,
     ...                      training=kr.prediction.Training(steps=10))
     >>> print(ablation.explain())
-    To reach ...
+    On simulated images (random ellipses; ...
     """
 
     layer: str
@@ -318,13 +330,9 @@ class Ablation(Reported):
 
     @cached_property
     def comparison(self) -> Comparison:
-        """Both curves at the target, with `ratio`, `ratio_range` and `crossover`."""
-        return compare(*self.curves, self.target)
-
-    @cached_property
-    def worth(self) -> Worth:
-        """How many times as many real samples the network without the layer needs."""
-        return self.first.worth(self.second, self.target)
+        """What both need on images such as the examples, before anything real is measured."""
+        # The target may be in the range of one of the two alone.
+        return Comparison(*(Plan(arm.forecast(), self.target) for arm in (self.first, self.second)))
 
     @property
     def bound_sentence(self) -> str:
@@ -345,11 +353,20 @@ class Ablation(Reported):
         str
             Four sentences on one line; more if a network does not reach the target.
         """
-        headline = self.comparison.headline()
+        images = self.first.simulated.partition(";")[0]
+        sentences = [
+            self.comparison.saving(),
+            f"All of it is simulated, from {images}: nothing was measured.",
+        ]
         if self.default is not None:
-            headline = f"{headline[:-1]}; the target is 5% above the best error of {self.default}."
-        real = f"On real images the ratio {self.worth.words}."
-        return f"{headline} {real} {self.comparison.crossing.explain()} {self.bound_sentence}"
+            n = int(min(curve.sizes[-1] for curve in self.curves))
+            ends = " and ".join(f"{c.model} {value(mean_at(c, n))}" for c in self.curves)
+            sentences.append(
+                f"No target was given: at N = {n:,} {ends} were reached; "
+                f"{value(self.target)} is 5% above the best error of {self.default}."
+            )
+        sentences += [self.comparison.crossing.explain(), self.bound_sentence]
+        return " ".join(filter(None, sentences))
 
     def to_dict(self) -> dict[str, Any]:
         """The ablation as plain values, for JSON.
@@ -371,7 +388,6 @@ class Ablation(Reported):
             "parameters": list(self.parameters),
             "target_from": self.default,
             **self.comparison.to_dict(),
-            "worth": self.worth._asdict(),
             "bound": {"ratio": self.bound_ratio, "unknown": self.bound_words or None},
             "curves": rows,
             "notes": list(self.notes),

@@ -29,6 +29,7 @@ Alteration = Callable[[Tensor, torch.Generator], Tensor]
 
 TRIED = ("mirror", "turn", "shift", "shift/2", "shift/4")  # by default; others must be named
 OTHERS = "also"  # an image of another source in the place of each copy, which is altered too
+_CHANNELS = 4  # most channels of an image; longer axes are spatial
 _BRIGHTNESS = 0.2  # copies are brighter or darker by up to this part
 _COMPARED = 128  # images: more would take seconds and change no choice
 _SIDE = 64  # pixels of an edge of images that are compared
@@ -38,6 +39,24 @@ _PENALTIES = np.logspace(-4, 1, 11)  # over the kernel's mean eigenvalue
 # Chosen on ellipses, blobs, digits, photographs, histology, heads and brains: alterations of those
 # that have a direction cost .12 to .60, all others -.05 to .08.
 _MOST_HARM = 0.1  # of the logarithm of the error
+
+
+def channel_axis(shape: Sequence[int]) -> int | None:
+    """The axis of channels among those of an image, 0 or -1; None if all of them are spatial.
+
+    An image of three axes or more has channels in front (1 or 3), or real and imaginary parts
+    behind, if that axis is shorter than all others.
+    """
+    if len(shape) > 2:
+        for axis, others in ((0, shape[1:]), (-1, shape[:-1])):
+            if shape[axis] <= _CHANNELS and shape[axis] < min(others):
+                return axis
+    return None
+
+
+def channels_first(images: Tensor) -> Tensor:
+    """Images (count, ...) with a last axis of channels in front of the others."""
+    return images.movedim(-1, 1) if channel_axis(images.shape[1:]) == -1 else images
 
 
 def _mirrored(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -61,15 +80,15 @@ def _where(chosen: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def _shifted(share: float) -> Alteration:
-    """Shift along every axis by whole pixels, up to a share of its length; edges are reflected.
+    """Shift along spatial axes by whole pixels, up to a share of the length; edges are reflected.
 
     Pixels are not interpolated, so that copies are as sharp as the images.
     """
 
     def shifted(images: Tensor, generator: torch.Generator) -> Tensor:
-        for axis in range(1, images.ndim):
+        for axis in range(1 if channel_axis(images.shape[1:]) is None else 2, images.ndim):
             length = images.shape[axis]
-            reach = max(1, round(length * share))
+            reach = min(max(1, round(length * share)), length - 1)
             moves = torch.randint(-reach, reach + 1, (len(images), 1), generator=generator)
             # (count, length) source index of every pixel along this axis.
             places = (torch.arange(length) + moves).abs()
@@ -105,10 +124,11 @@ def altered(
         times = -(-len(images) // len(others))  # no image comes again before all others came
         drawn = [torch.randperm(len(others), generator=generator) for _ in range(times)]
         images = others[torch.cat(drawn)[: len(images)]].to(images)
+    copies = channels_first(images)
     for name, alter in KINDS.items():
         if name in kinds:
-            images = alter(images, generator)
-    return images
+            copies = alter(copies, generator)
+    return copies.movedim(1, -1) if channel_axis(images.shape[1:]) == -1 else copies
 
 
 def checked_kinds(kinds: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
@@ -178,11 +198,14 @@ def evidence(
 
 
 def _smaller(images: Tensor) -> Tensor:
-    """Images of at most `_SIDE` pixels along an edge, by means over areas; others as they are."""
-    if images.ndim != 3 or max(images.shape[1:]) <= _SIDE:
+    """Images of at most `_SIDE` pixels along an edge, by means over areas; volumes as they are."""
+    images = channels_first(images)
+    flat = images.ndim == 3
+    if max(images.shape[1:]) <= _SIDE or not (flat or channel_axis(images.shape[1:]) == 0):
         return images
-    size = (min(images.shape[1], _SIDE), min(images.shape[2], _SIDE))
-    return F.adaptive_avg_pool2d(images[:, None], size)[:, 0]
+    size = (min(images.shape[-2], _SIDE), min(images.shape[-1], _SIDE))
+    smaller = F.adaptive_avg_pool2d(images[:, None] if flat else images, size)
+    return smaller[:, 0] if flat else smaller
 
 
 def _left_out_error(images: Tensor, kinds: Sequence[str], others: Tensor | None) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -31,7 +31,6 @@ _METRIC = "mse"  # in which curves are predicted
 
 # Numbers of a file: finite, and far from overflow.
 Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False)]
-Zero = Annotated[float, Field(ge=0, lt=1e300, allow_inf_nan=False)]
 
 
 class _Record(Spec):
@@ -44,34 +43,24 @@ class TrackRecord(_Record):
     """A curve at one N."""
 
     n: Positive
-    computed: Positive
-    expected: Positive
+    value: Positive
     lower: Positive
     upper: Positive
 
 
 class MeasuredRecord(_Record):
-    """An error of a pilot, or of a fit to the examples themselves."""
+    """An error of a pilot, or on simulated pairs."""
 
     n: Positive
     measured: Positive
-
-
-class CrossoverRecord(_Record):
-    """Where the curves cross."""
-
-    n: Positive
-    lower: Positive
-    upper: Positive | None
-    better_after: str
 
 
 class ModelRecord(_Record):
     """The curve of one model."""
 
     model: str
+    how: Literal["rehearsed"]
     relu: bool
-    floor: Zero | None  # None where nothing is said of it
     track: list[TrackRecord] = Field(min_length=2, max_length=_MOST)
     rehearsal: list[MeasuredRecord] = Field(max_length=_MOST)
     checks: list[MeasuredRecord] = Field(max_length=_MOST)
@@ -83,10 +72,8 @@ class PointRecord(_Record):
     point: str
     problem: dict[str, object]
     images: str
-    examples: int = Field(ge=1)
-    simulated: bool = False  # whether `examples` are simulated pairs, since nothing was computed
+    examples: int = Field(ge=1)  # the largest rehearsed N
     models: list[ModelRecord] = Field(min_length=1, max_length=_MOST)
-    crossover: CrossoverRecord | None = None
 
 
 class PredictionRecord(_Record):
@@ -111,11 +98,6 @@ def write_prediction(folder: str | PathLike[str], content: Mapping[str, object])
 
 def _digest(content: Mapping[str, object]) -> str:
     return digest(json.dumps(content, sort_keys=True))
-
-
-def point_record(content: Mapping[str, object]) -> PointRecord:
-    """A point as it is drawn, from `PointPrediction.to_dict`."""
-    return parse(PointRecord, dict(content), source="a prediction")
 
 
 def read_prediction(path: str | PathLike[str]) -> PredictionRecord:
@@ -179,7 +161,7 @@ def outcomes(point: PointRecord, curves: Sequence[Curve]) -> Iterator[Outcome]:
             continue
         in_pilot = {check.n for check in record.checks}
         # (T, 4) logarithms of N, the expected error and its band along the track.
-        logs = np.log([(row.n, row.expected, row.lower, row.upper) for row in record.track])
+        logs = np.log([(row.n, row.value, row.lower, row.upper) for row in record.track])
         for n, mean in zip(curve.sizes.tolist(), curve.means.tolist(), strict=True):
             if record.track[0].n <= n <= record.track[-1].n and n not in in_pilot:
                 expected, lower, upper = (

@@ -1,15 +1,15 @@
-"""The learning curves of a study before a scan is made; as values, JSON and a file.
+"""Rehearsals of a study, or of a user's own network, as values, JSON and a file.
 
-`predict_study` returns a `PointPrediction` for each operating point, to which networks that were
-rehearsed by training may be added. `korisk rehearse --out` writes them to `prediction.json`, which
-a report reads back as a `PredictionRecord`.
+`rehearse_study` returns a `PointPrediction` for each operating point: KO and FC are fitted exactly,
+networks are trained. `korisk rehearse --out` writes them to `prediction.json`, which a report reads
+back as a `PredictionRecord`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
@@ -18,38 +18,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from korisk import _checks
-from korisk._json import JsonMapping
-from korisk._show import Reported
+from korisk._json import JsonDict, JsonMapping
 from korisk.curves.curve import Curve
-from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean, shown
+from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 from korisk.files import read_yaml
-from korisk.prediction.pair import PredictedPair, error_rows
-from korisk.prediction.prediction import PredictedPlan, Prediction, finite_or_none, trust_words
+from korisk.planning.fit import check_target
+from korisk.planning.forecast import check_goal
+from korisk.planning.plan import Forecast, Plan, forecast
+from korisk.prediction.rehearsal.callbacks import Callbacks
+from korisk.prediction.rehearsal.rehearsal import FARTHEST_N, Rehearsal
 from korisk.store.usage import Meter, Usage
-from korisk.studies.spec.kind import entries
 from korisk.studies.spec.study import Study, problem_of
 
 if TYPE_CHECKING:
-    from korisk.prediction.rehearsal.rehearsal import Rehearsed
+    from torch import nn
+
     from korisk.problems.sources import FileSource
 
-_MOST_EXAMPLES = 10**4  # all pairs of examples are compared
-# Default targets lie these shares of the way above the floor, up to the error at N = examples.
-_TARGETS = (0.5, 0.1)
-_LEAST_DISTANCE = 0.05  # least length of that way relative to the error, at a floor already reached
-_LINEAR = (
-    "KO and FC are linear here, up to a last ReLU; a CNN behind the known operator may need far "
-    "fewer samples: rehearse it too, with --network FILE.py:BUILD, kr.rehearse in Python."
-)
+Build = Callable[[], "nn.Module"]
+Options = JsonMapping  # arguments of `rehearse`
+
+_DRAWN = 2  # sizes per doubling of N at which a curve is drawn
+_BEYOND = 4  # a curve is drawn up to this multiple of the largest known N
+_RECIPE = ("steps", "batch", "rate")  # of a network in a study
 _METRICS = ("", "mse", "mean_squared_error", "error")
 
-Progress = Callable[[str, float], None]  # what is being computed, and the share that is done
 
-
-def study_to_predict(path: str | PathLike[str]) -> Study:
+def study_to_rehearse(path: str | PathLike[str]) -> Study:
     """The study of a file; its problem and points are enough.
 
-    There may be fewer images than its training sets need, since nothing is trained.
+    There may be fewer images than its training sets need, since none of them is trained.
     """
     content = read_yaml(path)
     if not isinstance(content, dict):
@@ -59,121 +57,182 @@ def study_to_predict(path: str | PathLike[str]) -> Study:
     return Study(content, source=path, ran=True, folder=Path(path).parent)
 
 
-def predict_study(
-    study: Study | str | PathLike[str],
-    *,
-    examples: int = 256,
-    seed: int = 0,
-    point: str | None = None,
-    source: FileSource | None = None,
-    noise: float | None = None,
-    pilots: Iterable[Curve] = (),
-    device: str = "cpu",
-    progress: Progress | None = None,
-) -> list[PointPrediction]:
-    """Predict the curves of every point of a study, or of one.
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """The targets and sizes to report for every point.
 
     Parameters
     ----------
-    study : Study or path
-        The study, or its YAML file.
-    examples : int, default 256
-        Number of example images, from 8 to 10,000.
-    seed : int, default 0
-        Random seed of the images and their noise.
-    point : str, optional
-        Name of one point. Default: every point.
+    targets : sequence of float, default ()
+        Mean squared errors to reach; without any, examples are shown.
+    at : sequence of float, default ()
+        N at which errors are shown; without any, the rehearsed N.
+    sure : float, default 0.9
+        The chance with which samples are to be enough, 0.5 to 0.99.
+    cost : float, optional
+        Price of one sample, to see what the advice costs.
+    """
+
+    targets: Sequence[float] = ()
+    at: Sequence[float] = ()
+    sure: float = 0.9
+    cost: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a rehearsal starts from, of a study as of a single network.
+
+    Parameters
+    ----------
+    question : Question, optional
+        Targets and sizes to report.
     source : FileSource, optional
         Images that replace the study's.
     noise : float, optional
         Level of Gaussian noise relative to the input's root mean square, instead of the study's.
-    pilots : iterable of Curve, optional
-        Measured mean squared errors, named after the models of the one point that is predicted.
+    pilots : sequence of Curve, default ()
+        Measured mean squared errors, named after the models of the one point that is rehearsed.
+    examples : int, default 256
+        Number of example images.
+    seed : int, default 0
+        Random seed of the images and their noise.
+    callbacks : Callbacks, optional
+        Whom to tell of progress.
+    """
+
+    question: Question = field(default_factory=Question)
+    source: FileSource | None = None
+    noise: float | None = None
+    pilots: Sequence[Curve] = ()
+    examples: int = 256
+    seed: int = 0
+    callbacks: Callbacks = field(default_factory=Callbacks)
+
+
+def study_networks(
+    spec: JsonMapping, problem: Any, device: str
+) -> dict[str, tuple[Build, JsonDict]]:
+    """Builders of the models of a study's point, with steps, batch and rate of its networks."""
+    import torch
+
+    from korisk.networks import DenseNet, KnownOperatorNet
+
+    networks: dict[str, tuple[Build, JsonDict]] = {}
+    linear = any("kind" not in settings for settings in spec["models"].values())
+    known = problem.reconstruction(device) if linear else None
+    for name, settings in spec["models"].items():
+        if "kind" in settings:
+            shape = {key: value for key, value in settings.items() if key not in _RECIPE}
+            build: Callable[[int], nn.Module] = problem.networks(device=device, **shape)
+
+            # The seed comes from PyTorch's generator, which a rehearsal seeds for every network.
+            def seeded(build: Callable[[int], nn.Module] = build) -> nn.Module:
+                return build(int(torch.randint(2**31, ())))
+
+            networks[name] = seeded, {key: settings[key] for key in _RECIPE}
+            continue
+        assert known is not None
+        (weights, tail), relu = known, bool(settings.get("relu"))
+        if name == "KO":
+            start = weights if settings.get("toward", "analytic") == "analytic" else 0 * weights
+            networks[name] = partial(KnownOperatorNet, start, tail, relu=relu), {}
+            continue
+        # In factors that are empty: a fit in dual form needs no matrix, which may be huge.
+        output = tail[-1].range
+        empty = weights.new_zeros(math.prod(output), 0), weights.new_zeros(0, weights.numel())
+        networks[name] = partial(DenseNet.factored, *empty, weights.shape, output, relu), {}
+    return networks
+
+
+def rehearse_study(
+    study: Study,
+    request: Request | None = None,
+    *,
+    options: Callable[[Options], Options] = dict,
+    user_network: tuple[str, Build] | None = None,
+    model: str | None = None,
+    point: str | None = None,
+    device: str = "cpu",
+) -> list[PointPrediction]:
+    """Rehearse the points of a study, or one: its models, or a user's network in their place.
+
+    Parameters
+    ----------
+    study : Study
+        Problem and points; see `study_to_rehearse`.
+    request : Request, optional
+        Question, images, noise and pilots.
+    options : callable, optional
+        From the sizes, seeds and recipe of a study to arguments of `rehearse`. Default: as they
+        are.
+    user_network : (str, callable), optional
+        Name and builder of a network that is rehearsed instead of the study's.
+    model : str, optional
+        Name of one model. Default: every model.
+    point : str, optional
+        Name of one point. Default: every point.
     device : str, default "cpu"
         Where PyTorch computes.
-    progress : callable, optional
-        Called with what is being computed and the share that is done.
 
     Returns
     -------
     list of PointPrediction
-        One for each point; their `predictions` are of the models.
+        One for each point.
 
     Raises
     ------
     KoriskError
-        If an argument does not fit the study, or its problem is not linear.
+        If an argument does not fit the study.
 
     Examples
     --------
     >>> import korisk as kr
-    >>> points = [{"name": "eight sensors"}]
-    >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": points}
-    >>> (found,) = kr.prediction.predict_study(kr.studies.Study(study), examples=64)
-    >>> found.name, [made.model for made in found.predictions]
-    ('eight sensors', ['KO', 'FC'])
+    >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
+    >>> few = {"sizes": [4, 8, 16], "seeds": [1, 2]}
+    >>> (point,) = kr.prediction.rehearse_study(kr.studies.Study(study | few))
+    >>> [view.model for view in point.forecasts], point.forecasts[0].at(16).n
+    (['KO', 'FC'], 16)
     """
-    remedy = "64 give a first idea, 256 a good one"
-    count = _checks.count("examples", examples, at_least=8, at_most=_MOST_EXAMPLES, remedy=remedy)
-    _checks.count("seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
-    _checks.function_or_none("progress", progress)
-    specs = point_specs(study if isinstance(study, Study) else study_to_predict(study), point)
-    measured = pilots_by_model(list(pilots), specs)
-    for name, spec in specs.items():
-        if all("kind" in settings for settings in spec["models"].values()):
-            got = f"{', '.join(spec['models'])} alone at {name}"
-            remedy = "rehearse such networks with korisk rehearse, kr.rehearse in Python"
-            raise KoriskError(f"a prediction is of KO and FC, got {got}; {remedy}")
-    try:
-        import torch
-    except ModuleNotFoundError as missing:
-        raise MissingExtraError(
-            "a prediction needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-        ) from missing
-    from korisk._memory import check_memory
-    from korisk.prediction.api import dense_prediction, known_prediction
+    from korisk.prediction.rehearsal.rehearse import rehearse
 
-    watch = progress or (lambda what, share: None)
+    request = request or Request()
+    specs = point_specs(study, point)
+    curves, in_study = list(request.pilots), {"sizes", "seeds"} & set(study.content)
+    if user_network is None:
+        measured = pilots_by_model(curves, specs)
+    else:
+        if len(specs) > 1:
+            many = f" is for one point, and the study has {len(specs)}: {', '.join(specs)}; name "
+            raise KoriskError(Argument("build", ...), many, "it with ", Argument("point", ...))
+        measured = _own_pilot(curves, user_network[0])
     points = []
     for name, spec in specs.items():
-        meter = Meter()
-        watch(name, 0.0)
-        problem, described = point_problem(spec, source=source, noise=noise)
-        # Examples are drawn on the device, and their moments are taken on the CPU.
-        needed = _example_bytes(count, *entries(described))
-        for place in {device, "cpu"}:
-            what = f"a prediction from {count:,} examples"
-            check_memory(needed, torch.device(place), what, "use fewer or smaller images")
-        predictions = []
-        with torch.no_grad():
-            try:
-                drawn = problem.examples(seed=seed, count=count, device=device)
-            except OverflowError:
-                raise KoriskError("noise is too large; bring it to a reasonable size") from None
-            reconstruction = problem.reconstruction(device)
-            for model, settings in spec["models"].items():
-                if "kind" in settings:  # not linear: to be rehearsed by training
-                    continue
-                shared: dict[str, Any] = {
-                    "relu": bool(settings.get("relu")),
-                    "pilot": measured.get(model),
-                    "progress": partial(watch, f"{name}: {model}"),
-                }
-                if model == "KO":
-                    shared["toward"] = settings.get("toward", "analytic")
-                    predictions.append(known_prediction(drawn, reconstruction, **shared))
-                else:
-                    predictions.append(dense_prediction(drawn, **shared))
-        # What the images are, in words.
-        kinds = {"ellipses": "phantoms", "released-surrogate": "phantoms", "images": "images"}
-        kind = kinds.get(described.get("population", ""), "random fields")
-        whose = len(set(drawn.patients or range(len(drawn))))
-        of_patients = f" of {whose:,} patients" if whose < len(drawn) else ""
-        settings, images = {**spec, "problem": described}, f"{len(drawn):,} {kind}{of_patients}"
-        pixels = math.prod(reconstruction.tail[-1].range)
-        notes = (*image_notes(problem, spec, count, len(drawn)), *_notes(spec))
-        linear = tuple(predictions)
-        points.append(PointPrediction(name, settings, linear, images, pixels, notes, meter.read()))
+        meter, chosen = Meter(), set(spec["models"]) if model is None else {model}
+        if not chosen <= set(spec["models"]):
+            hint = did_you_mean(str(model), spec["models"])
+            raise KoriskError(f"{name} has no model {shown(model)}{hint}")
+        problem, described = point_problem(spec, source=request.source, noise=request.noise)
+        if user_network is None:
+            builds = study_networks(spec, problem, device)
+            builds = {label: builds[label] for label in builds if label in chosen}
+        else:
+            builds = {user_network[0]: (user_network[1], {})}
+        networks = {
+            label: (build, options({key: study.content[key] for key in in_study} | recipe))
+            for label, (build, recipe) in builds.items()
+        }
+        # All checks come before the first training.
+        for label, (_, arguments) in networks.items():
+            refuse_early(request.question, arguments, measured.get(label))
+        rehearsals = tuple(
+            rehearse(build, problem, model=label, callbacks=request.callbacks, **arguments)
+            for label, (build, arguments) in networks.items()
+        )
+        views = tuple(item.forecast(measured.get(item.curve.model)) for item in rehearsals)
+        notes = *_image_notes(problem, spec, request.examples), *_notes(spec, networks)
+        settings = {**spec, "problem": described}
+        points.append(PointPrediction(name, settings, rehearsals, views, notes, meter.read()))
     return points
 
 
@@ -211,45 +270,6 @@ def point_problem(
     return problem, described
 
 
-def _example_bytes(count: int, pixels: int, inputs: int) -> int:
-    """Bytes of examples and of the copies that moments and rehearsals take on the CPU."""
-    return count * (5 * pixels + 3 * inputs) * 8 + 8 * count**2
-
-
-def expected_cost(
-    study: Study, *, examples: int = 256, point: str | None = None, device: str = "cpu"
-) -> tuple[float, int]:
-    """Seconds and bytes that a prediction will take, roughly, before it starts.
-
-    The seconds are those of two CPU cores that others use too: KO and FC took 40 and 23 s at 128
-    pixels (7,680 inputs, 256 examples; 23 and 17 s of quiet cores), 1.5 and 3 s at 32 (1,280), and
-    rehearsals of 1,024 examples, which are the most, 20 s. Without a stored normal matrix, 200 s of
-    KO at 96 pixels (13,824 inputs) are a guess from a busy machine. Between, KO grows as a matrix
-    is decomposed, FC as vectors of its inputs and images are; a GPU took a 13th. The bytes are of
-    examples, of vectors of inputs and of the normal matrix, above what Python takes.
-    """
-    seconds, most = 0.0, 0
-    for name, spec in {task.point: task.spec for task in study.tasks}.items():
-        if point in (None, name):
-            pixels, inputs = entries(spec["problem"])
-            working = 0
-            for model, settings in spec["models"].items():
-                if model == "KO":  # cubic where the normal matrix is stored, else by products
-                    stored = inputs <= 8192
-                    seconds += (
-                        1 + 40 * (inputs / 7680) ** 3 if stored else 5.7e-5 * inputs * examples
-                    )
-                    working = max(working, 16 * inputs**2 if stored else 64 * inputs * examples)
-                elif model == "FC":
-                    large = inputs > 3000
-                    spent = (inputs + pixels) / 1046 if large else 3 * (inputs / 1280) ** 2
-                    spent += 20 * (min(examples, 1024) / 1024) ** 2
-                    seconds += spent * (1.5 if settings.get("relu") else 1.0)
-                    working = max(working, 8 * inputs * (3800 if large else 4 * inputs))
-            most = max(most, 4 * 10**8 + _example_bytes(examples, pixels, inputs) + working)
-    return seconds / (1 if device == "cpu" else 13), most
-
-
 def pilots_by_model(pilots: Sequence[Curve], specs: Mapping[str, JsonMapping]) -> dict[str, Curve]:
     """Measured curves by the name of their model."""
     if pilots and len(specs) > 1:
@@ -270,14 +290,87 @@ def pilots_by_model(pilots: Sequence[Curve], specs: Mapping[str, JsonMapping]) -
             )
         if curve.metric.casefold().replace(" ", "_") not in _METRICS:
             metric = f"and the pilot is of {shown(curve.metric)}; give the pilot's mse"
-            raise KoriskError(f"a prediction is of mean squared errors, {metric}")
+            raise KoriskError(f"a rehearsal is of mean squared errors, {metric}")
         by_model[model] = curve
     return by_model
 
 
-def image_notes(
-    problem: Any, spec: JsonMapping, requested: int, available: float = math.inf
-) -> Iterator[str]:
+def rehearse_own(
+    name: str, build: Build, defined: Mapping[str, Any], request: Request, options: Options
+) -> PointPrediction:
+    """A user's network behind the operator that is defined beside it."""
+    from korisk.prediction.rehearsal.rehearse import rehearse
+
+    meter, arguments = Meter(), {**defined, **options}
+    if "operator" not in defined:
+        remedy = "define operator = ... beside it, or give a study"
+        raise KoriskError(f"{name} needs an operator, a LinearOperator or a Problem; {remedy}")
+    pilot = _own_pilot(list(request.pilots), name).get(name)
+    refuse_early(request.question, options, pilot)
+    operator: Any = arguments.pop("operator")
+    if request.noise is not None:
+        arguments["noise"] = request.noise
+    notes: list[str] = []
+    if request.source is not None:
+        operator, examples = with_images(operator, request.source, request.examples, request.seed)
+        arguments |= examples
+        if examples and len(examples["images"]) < request.examples:
+            there = f"There are {len(examples['images']):,} images"
+            notes.append(f"{there}, of {request.examples:,} asked for.")
+    rehearsal = rehearse(build, operator, model=name, callbacks=request.callbacks, **arguments)
+    spec: dict[str, Any] = {"problem": {}, "models": {}}
+    view = rehearsal.forecast(pilot)
+    return PointPrediction(name, spec, (rehearsal,), (view,), tuple(notes), meter.read())
+
+
+def with_images(
+    operator: Any, source: FileSource, count: int, seed: int
+) -> tuple[Any, dict[str, Any]]:
+    """A problem with other images; or an operator, with examples and their patients."""
+    from korisk.problems.problem import Problem
+
+    if isinstance(operator, Problem):
+        if not hasattr(operator, "source"):
+            fixed = f"the images of {type(operator).__name__} are fixed; leave "
+            raise KoriskError(fixed, Argument("images", ...), " out")
+        changed: Any = operator
+        return replace(changed, source=source), {}
+    from korisk.prediction.rehearsal.simulation import square_side
+
+    shape = tuple(getattr(operator, "domain", ()))
+    if (side := square_side(shape)) is None:
+        got, remedy = f"an operator on {shape}", "or define images = ... beside the operator"
+        raise invalid("images", "be read for a square image", shape, remedy, got=got)
+    drawn = source.examples(side, seed=seed, count=count, device=None)
+    images = drawn.images.reshape(-1, *shape)
+    return operator, {"images": images, "patients": drawn.patients}
+
+
+def refuse_early(question: Question, options: Options, pilot: Curve | None) -> None:
+    """Raise before hours of training for what the answer would refuse."""
+    from korisk.prediction.rehearsal.rehearse import SIZES
+
+    # N at which errors can be stated: the rehearsed range, or that of the pilot's forecast.
+    least, most = min(options.get("sizes", SIZES)), FARTHEST_N
+    remedy = "smaller N are not rehearsed; give a pilot"
+    if pilot is not None:
+        least, most, remedy = 2, int(forecast(pilot).horizon), "measure a larger pilot"
+        for target in question.targets:
+            check_target([pilot], target)
+    for n in question.at:
+        _checks.count("at", n, at_least=least, at_most=most, remedy=remedy)
+
+
+def _own_pilot(pilots: Sequence[Curve], name: str) -> dict[str, Curve]:
+    """The pilot of a user's own network: the only one, or that of its name."""
+    curves = [curve for curve in pilots if curve.model == name] or list(pilots)
+    if len(curves) > 1:
+        got = ", ".join(curve.model for curve in pilots)
+        raise invalid("pilot", f"have one curve, or one of {name!r}", got, "remove the others")
+    return {name: curves[0]} if curves else {}
+
+
+def _image_notes(problem: Any, spec: JsonMapping, requested: int) -> Iterator[str]:
     """How the images differ from the requested ones; files tell how many there are."""
     from korisk.problems.sources import FileSource
     from korisk.texts import counted
@@ -294,140 +387,94 @@ def image_notes(
                 "the same everywhere, or nearly; --blank keep, or blank: keep in a study, keeps "
                 "what is not the same everywhere."
             )
-        available = len(images)
-    if available < requested:
-        yield f"There are {available:,} images, of {requested:,} that were asked for."
+        if len(images) < requested:
+            yield f"There are {len(images):,} images, of {requested:,} that were asked for."
 
 
-def _notes(spec: JsonMapping) -> Iterator[str]:
-    """How the prediction differs from the study."""
-    known = spec["models"].get("KO", {})
+def _notes(spec: JsonMapping, names: Mapping[str, object]) -> Iterator[str]:
+    """How the rehearsal differs from the study."""
+    known = spec["models"].get("KO", {}) if "KO" in names else {}
     if known.get("fit") == "gradient":
         yield (
-            "The study trains KO by gradients; the prediction is that of the closed form, which "
-            "long training approaches."
+            "The study trains KO by gradients; it is rehearsed with the exact fit, which long "
+            "training approaches."
         )
     elif known.get("relu") and known.get("refine"):
         yield (
-            "The study refines KO with the ReLU in its loss; it is predicted without that, and may "
+            "The study refines KO with the ReLU in its loss; it is rehearsed without that, and may "
             "come out a little better."
         )
     if spec["metric"] != "mse":
-        yield f"The study measures {spec['metric']}; the prediction is of the mse."
+        yield f"The study measures {spec['metric']}; the rehearsal is of the mse."
 
 
 @dataclass(frozen=True, eq=False)
-class PointPrediction(Reported):
-    """The predictions of all models at one operating point, before a scan is made."""
+class PointPrediction:
+    """The rehearsed models of one operating point, before a scan is made."""
 
     name: str
     spec: JsonMapping
-    predictions: tuple[Prediction, ...]
-    images: str
-    entries: int
+    rehearsals: tuple[Rehearsal, ...]
+    forecasts: tuple[Forecast, ...]
     notes: tuple[str, ...]
     usage: Usage
-    caveats: tuple[str, ...] = (_LINEAR,)
-    rehearsed: tuple[Rehearsed, ...] = ()
 
     @property
-    def examples(self) -> int:
-        """Number of example images; where nothing was computed, the largest rehearsed N."""
-        if not self.predictions:
-            return max(network.last for network in self.rehearsed)
-        return self.predictions[0].examples
-
-    @property
-    def models(self) -> tuple[Prediction | Rehearsed, ...]:
-        """Predictions in closed form, then rehearsed networks."""
-        return (*self.predictions, *self.rehearsed)
-
-    @cached_property
-    def pair(self) -> PredictedPair | None:
-        """KO beside FC, where both were predicted."""
-        by_model = {prediction.model: prediction for prediction in self.predictions}
-        return PredictedPair(by_model["KO"], by_model["FC"]) if len(by_model) == 2 else None
+    def images(self) -> str:
+        """What was simulated, in words."""
+        return self.rehearsals[0].simulated.partition(";")[0]
 
     @cached_property
     def targets(self) -> tuple[float, ...]:
-        """Targets for users who name none: steps of FC, or of KO alone, towards a floor.
+        """Targets for users who name none: what each model reaches at its largest N."""
+        return tuple(dict.fromkeys(item.target for item in self.rehearsals))
 
-        That is the higher floor of the two, which both can come near, if FC has not passed it. Of
-        networks alone, what each is expected to reach at its largest N.
-        """
-        if not self.predictions:
-            return tuple(dict.fromkeys(network.target for network in self.rehearsed))
-        # FC, the last one, or KO alone.
-        reference = self.predictions[-1]
-        error = float(reference.errors([self.examples])[0])
-        # The higher floor, unless the reference is below it already.
-        floors = [prediction.floor for prediction in self.predictions]
-        floor = max(floors) if max(floors) < error else reference.floor
-        distance = max(error - floor, _LEAST_DISTANCE * error)
-        return tuple(float(f"{floor + share * distance:.3g}") for share in _TARGETS)
+    def plans(self, target: float) -> tuple[Plan, ...]:
+        """How many samples each model needs; the target may be in the range of one alone."""
+        check_goal(self.forecasts, target)
+        return tuple(Plan(view, float(target)) for view in self.forecasts)
 
-    def plans(self, target: float) -> tuple[PredictedPlan, ...]:
-        """How many samples each model needs."""
-        return tuple(prediction.plan(target) for prediction in self.models)
-
-    def to_dict(
-        self,
-        targets: Sequence[float],
-        at: Sequence[float] = (),
-        sure: float = 0.9,
-        cost: float | None = None,
-    ) -> dict[str, Any]:
+    def to_dict(self, question: Question) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
-        # JSON has no infinity: open ends are null.
-        pair, usage = self.pair, self.usage
-        crossover = None
-        if pair is not None and pair.crossover is not None:
-            crossover = vars(pair.crossover) | {"upper": finite_or_none(pair.crossover.upper)}
-            del crossover["measured"]
-        plans = [[prediction.plan(target) for target in targets] for prediction in self.predictions]
-        # Curves are drawn as far as the largest N that a target needs, and somewhat beyond.
-        needed = (plan.samples(sure) or plan.even or 0 for row in plans for plan in row)
-        last = 2.0 * max(needed, default=0)
-        models = []
-        for prediction, model_plans in zip(self.predictions, plans, strict=True):
-            n, log_errors = prediction.rehearsal.n, prediction.rehearsal.log_error
-            rehearsed = zip(n.tolist(), np.exp(log_errors).tolist(), strict=True)
+        settings, usage = self.spec["models"], self.usage
+        by_target, models = [self.plans(goal) for goal in question.targets or self.targets], []
+        for index, (item, view) in enumerate(zip(self.rehearsals, self.forecasts, strict=True)):
+            plans = [of_target[index] for of_target in by_target]
+            sizes = question.at or item.curve.sizes.tolist()
+            pilot, means = view.curve, zip(*_means(item.curve), strict=True)
+            checks = () if pilot is None else zip(*_means(pilot), strict=True)
             models.append(
-                {
-                    "model": prediction.model,
-                    "how": "closed form",
-                    "relu": bool(self.spec["models"][prediction.model].get("relu")),
-                    "floor": None if prediction.doubted else prediction.floor,
-                    "valid_to": finite_or_none(prediction.valid_to),
-                    "parameters": prediction.parameters,
-                    "errors": error_rows(prediction, at),
-                    "samples": [plan.to_dict(sure, cost) for plan in model_plans],
-                    "track": error_rows(prediction, doublings=False, to=last),
-                    "rehearsal": [{"n": n, "measured": error} for n, error in rehearsed],
-                    "checks": [vars(check) | {"ratio": check.ratio} for check in prediction.checks],
-                    "trust": prediction.trust if prediction.tested else None,
-                    "doubted": prediction.doubted,
-                    "first_check": prediction.check and vars(prediction.check),
-                    "notes": [*trust_words(prediction), *prediction.notes],
-                    "explanation": prediction.explain(targets[0] if targets else None, sure, cost),
+                {"relu": bool(settings.get(view.model, {}).get("relu")), "how": "rehearsed"}
+                | item.to_dict()
+                | {
+                    "errors": [vars(view.at(n)) for n in sizes],
+                    "samples": [plan.to_dict(question.sure, question.cost) for plan in plans],
+                    "track": [vars(view.at(n)) for n in drawn_sizes(view)],
+                    "rehearsal": [{"n": n, "measured": mean} for n, mean in means],
+                    "checks": [{"n": n, "measured": mean} for n, mean in checks],
+                    "notes": list(view.notes),
                 }
             )
-        models += [network.to_dict(targets, at, sure, cost) for network in self.rehearsed]
         return {
             "point": self.name,
             "problem": dict(self.spec["problem"]),
             "images": self.images,
-            "examples": self.examples,
-            "simulated": not self.predictions,
+            "examples": max(int(item.curve.sizes[-1]) for item in self.rehearsals),
             "metric": "mse",
             "models": models,
-            "crossover": crossover,
-            "better_at_last": None if pair is None else pair.ahead,
-            "two_factors": [] if pair is None else [pair.factors_or_reason(t) for t in targets],
-            "independent": self.predictions[0].independent if self.predictions else None,
             "notes": list(self.notes),
-            "caveats": list(self.caveats),
             "seconds": usage.seconds,
             "peak_memory": usage.peak_memory,
             "device_memory": usage.device_memory,
         }
+
+
+def _means(curve: Curve) -> tuple[list[int], list[float]]:
+    return curve.sizes.tolist(), curve.means.tolist()
+
+
+def drawn_sizes(view: Forecast) -> list[int]:
+    """N at which a curve is drawn, two for each doubling, some way beyond the rehearsal."""
+    first, end = float(view.sizes[0]), float(min(_BEYOND * view.last, FARTHEST_N))
+    steps = max(2, math.ceil(_DRAWN * math.log2(end / first)))
+    return sorted({round(n) for n in np.geomspace(first, end, 1 + steps).tolist()})

@@ -1,84 +1,46 @@
 """The curve of a network on simulated pairs, and what it says of real ones.
 
-`Rehearsal` predicts with the curve; `Rehearsed` adds a pilot, sentences, tables and JSON.
+`Rehearsal` is what was trained; its `forecast` answers, with a pilot if there is one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from korisk import _checks
 from korisk._show import Shown
 from korisk.curves.curve import Curve
-from korisk.curves.noise import relative_variance
-from korisk.planning.chances import Chances
-from korisk.planning.futures.posterior import posterior
-from korisk.planning.protocol import Answers, Expectation
-from korisk.prediction.misfit import Belief, LogErrors
-from korisk.prediction.prediction import (
-    FARTHEST_N,
-    Advising,
-    PredictedPlan,
-    Prediction,
-    expectation_words,
-    trust_words,
-)
-from korisk.prediction.rehearsal.worth import Worth, worth
+from korisk.curves.noise import ONE_SEED, lasting_share, relative_variance
+from korisk.errors import KoriskError, invalid
+from korisk.planning.limits import Longer
+from korisk.planning.plan import Forecast
+from korisk.planning.words import chance, times, value
+from korisk.prediction.law import FIT_SIZES, RehearsedLaw
+from korisk.prediction.misfit import BELIEF, Belief
 
 Array = NDArray[np.float64]
 
-_ONE_SEED = 0.05  # relative deviation of a mean of one seed
-_PER_DOUBLING = 2  # sizes per doubling of N at which a curve is drawn
-_BEYOND = 4  # a curve is drawn at least up to this multiple of the largest rehearsed N
+FARTHEST_N = 10**7  # largest N that a rehearsal covers
+_PER_DOUBLING = 4  # sizes of a plan's table per doubling of N
 # Chosen with benchmarks/prediction/rehearse.py --part choose.
 # Cost of few distinct images at N relative to the extra cost of half of them: about as much again,
 # and less at smaller N, where fewer of the training images are copies.
 _AGAIN, _POWER = 1.2, 0.4
-BELIEF = Belief(
-    shapes=((0.05, 0.3), (0.15, 0.45), (0.4, 0.25)),
-    lengths=((3.0, 0.5), (12.0, 0.5)),
-    offsets=((0.02, 0.7), (0.08, 0.27), (0.4, 0.03)),
-    unseen=0.0,
-)
-# Ellipses give the shape; their level may be another.
-UNLIKE = Belief(
-    shapes=((0.1, 0.5), (0.3, 0.5)),
-    lengths=((3.0, 0.5), (12.0, 0.5)),
-    offsets=((0.4, 0.4), (1.2, 0.6)),
-    unseen=0.0,
-)
-
-
-@dataclass(frozen=True, eq=False)
-class _Simulated:
-    """The simulated curve in the place of a theory."""
-
-    curve: Curve
-    parameters: int | None
-
-    @property
-    def floor(self) -> float:
-        """Where curves that were fitted to it level off."""
-        return posterior(self.curve).floor_quantile(0.5)
-
-    def errors(self, n: ArrayLike) -> Array:
-        """(M,) the simulated error at each N: straight between sizes, extrapolated beyond them."""
-        # Interpolated between rehearsed sizes; beyond them, fitted curves continue from the end.
-        sizes, fitted = np.asarray(n, float), posterior(self.curve)
-        ends = np.clip(sizes, self.curve.sizes[0], self.curve.sizes[-1])
-        inside = np.interp(np.log(ends), np.log(self.curve.sizes), np.log(self.curve.means))
-        return np.asarray(np.exp(inside + fitted.centre(sizes) - fitted.centre(ends)))
+# Thresholds of the sentences.
+_FAR = 3.0  # ratio to the simulated curve that only another unit explains
+_BAND = (0.5, 0.05)  # quantiles: beyond the lower half of the band, longer training corrects
+_BEYOND_NOISE = 2.0  # deviations of a difference
+_WORTH = 0.1  # share of the error that longer training removes, from which on it comes first
+_ONE_SCALE = 1.5  # largest spread of the ratios of a pilot that is off by one factor
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rehearsal(Shown, Answers):
+class Rehearsal(Shown):
     """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
 
     Parameters
@@ -93,12 +55,17 @@ class Rehearsal(Shown, Answers):
         Relative standard error of the errors due to the few test images.
     parameters : int
         Weights that are trained.
+    population : str, default ""
+        The simulated images, where none are examples of real ones: without a pilot, answers are
+        about them alone.
     belief : Belief, optional
         Prior of how far reality is from the simulation.
     halved : Curve, optional
         Errors of networks that had half the distinct images, and copies of these.
     undertrained : bool, default False
         Whether training limits the curve: it rises with N, or the network has learned nothing.
+    longer : Longer, optional
+        The errors of one network at the largest N, as trained and with twice the steps.
     notes : tuple of str
         Sentences on how the rehearsal went.
     seconds : float
@@ -111,8 +78,9 @@ class Rehearsal(Shown, Answers):
     >>> made = kr.Rehearsal(
     ...     curve=curve, simulated="90 examples", unaltered=60, level=0.05, parameters=4160
     ... )
-    >>> print(made.explain())
-    Net has an expected error of 0.2... at N = 64 ...
+    >>> then = made.forecast().at(32)
+    >>> then.lower < 0.24 < then.upper
+    True
     """
 
     curve: Curve
@@ -120,9 +88,11 @@ class Rehearsal(Shown, Answers):
     unaltered: int
     level: float
     parameters: int
+    population: str = ""
     belief: Belief = BELIEF
     halved: Curve | None = None
     undertrained: bool = False
+    longer: Longer | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -144,7 +114,19 @@ class Rehearsal(Shown, Answers):
         errors = curve.error * np.exp(-_AGAIN * max(more, 0.0) * weight)
         return Curve(curve.n, errors, curve.seed, curve.model, "mse")
 
-    def predict(self, pilot: Curve | None = None) -> Prediction:
+    @property
+    def gain(self) -> float:
+        """The fall of the log error by longer training beyond the noise of one seed; else 0."""
+        if self.longer is None:
+            return 0.0
+        variance = relative_variance(self.curve)
+        of_seed = ONE_SEED**2 if variance is None else float((variance * self.curve.counts)[-1])
+        of_seed *= 1 - lasting_share(self.curve)  # both were tested on the same images
+        (before,), (after,) = self.longer.before, self.longer.errors
+        gain = math.log(before / after)
+        return gain if gain > _BEYOND_NOISE * math.sqrt(2 * of_seed) else 0.0
+
+    def forecast(self, pilot: Curve | None = None) -> Forecast:
         """The expected errors of real images, corrected by those that were measured.
 
         Parameters
@@ -156,238 +138,127 @@ class Rehearsal(Shown, Answers):
 
         Returns
         -------
-        Prediction
-            Its `errors`, `band` and `samples` are about real images.
+        Forecast
+            About real images. No N is below the smallest that was rehearsed or measured.
 
         Raises
         ------
         KoriskError
             If the pilot is no `Curve`, or is in another unit than the mean squared error.
         """
-        # Sizes without altered copies count as measured on the examples; others extrapolate.
-        sizes, plain = self.adjusted.sizes, self.adjusted.sizes <= self.unaltered
-        variance = relative_variance(self.adjusted)
-        noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance
-        logs = np.log(self.adjusted.means)
-        alone = Prediction(
-            _Simulated(self.adjusted, self.parameters),
-            model=self.curve.model,
-            examples=int(sizes[-1]),
-            level=self.level,
-            rehearsal=LogErrors(sizes[plain].astype(float), logs[plain], noise[plain]),
-            notes=self.notes,
-            valid_from=float(sizes[0]),
-            valid_to=float(sizes[-1]),
-            belief=self.belief,
-            rivals=self.belief == UNLIKE,
-        )
-        if pilot is None:
-            return alone
-        corrected = alone.with_pilot(pilot)
-        return replace(corrected, rivals=True) if corrected.doubted else corrected
-
-    def plan(self, target: float, pilot: Curve | None = None) -> PredictedPlan:
-        """The answer for a target: by the rehearsal alone, or with a small real pilot.
-
-        Parameters
-        ----------
-        target : float
-            Mean squared error to reach.
-        pilot : Curve, optional
-            As for `predict`.
-
-        Returns
-        -------
-        PredictedPlan
-            No N is below the smallest that was rehearsed or measured.
-        """
-        answer = self.predict(pilot).plan(target)
-        covered = answer.chances.n >= self._smallest(pilot)
-        chances = Chances(answer.chances.n[covered], answer.chances.p[covered])
-        return replace(answer, chances=chances, undertrained=self.undertrained)
-
-    def worth(self, rival: Rehearsal, target: float, pilot: Curve | None = None) -> Worth:
-        """How many times as many samples another network needs for the same target.
-
-        Parameters
-        ----------
-        rival : Rehearsal
-            Of the other network, with the same images and seeds: then what these images do not
-            show of the population counts once.
-        target : float
-            Mean squared error to reach.
-        pilot : Curve, optional
-            Errors of this network on real pairs, as for `predict`.
-
-        Returns
-        -------
-        Worth
-            The ratio of N with its 90% interval.
-        """
-        # The words before the semicolon describe the images: equal words, equal images.
-        shared = self.simulated.partition(";")[0] == rival.simulated.partition(";")[0]
-        return worth(self.predict(pilot), rival.predict(), target, shared=shared)
-
-    def expected(self, n: float, pilot: Curve | None = None) -> Expectation:
-        """The error expected on real images at one N, with a small real pilot or without."""
-        remedy, least = "rehearse smaller sizes, or give a pilot", self._smallest(pilot)
-        size = _checks.count("n", n, at_least=least, at_most=FARTHEST_N, remedy=remedy)
-        return self.predict(pilot).expected(size)
-
-    def _smallest(self, pilot: Curve | None) -> int:
-        """The smallest N that was rehearsed or measured."""
-        return int(min(curve.sizes[0] for curve in (self.curve, pilot) if curve is not None))
-
-    def first_check(self) -> Expectation:
-        """What a first measurement shows if operator, noise and images are as simulated.
-
-        Returns
-        -------
-        Expectation
-            At N = 16, or at the nearest N that was rehearsed.
-        """
-        return self.predict().first_check()
-
-    def explain(
-        self,
-        target: float | None = None,
-        pilot: Curve | None = None,
-        sure: float = 0.9,
-        cost: float | None = None,
-    ) -> str:
-        """The answer, what was simulated and measured, and what to measure first.
-
-        Parameters
-        ----------
-        target : float, optional
-            Mean squared error to reach; without it, the error at the largest simulated N is stated.
-        pilot : Curve, optional
-            As for `predict`.
-        sure : float, default 0.9
-            The chance with which samples are to be enough, from 0.5 to 0.99.
-        cost : float, optional
-            Price of one sample.
-
-        Returns
-        -------
-        str
-            Sentences on one line.
-        """
-        return Rehearsed(self, pilot).explain(target, sure, cost)
-
-
-@dataclass(frozen=True, eq=False)
-class Rehearsed(Advising):
-    """The answers of a rehearsed network, with or without a small pilot on real pairs."""
-
-    rehearsal: Rehearsal
-    pilot: Curve | None = None
-
-    @property
-    def model(self) -> str:
-        """Name of the network."""
-        return self.rehearsal.curve.model
-
-    @property
-    def first(self) -> int:
-        """The smallest N that was rehearsed."""
-        return int(self.rehearsal.curve.sizes[0])
-
-    @property
-    def last(self) -> int:
-        """The largest N that was rehearsed."""
-        return int(self.rehearsal.curve.sizes[-1])
+        if not (pilot is None or isinstance(pilot, Curve)):
+            raise invalid("pilot", "be a korisk Curve", pilot, "use kr.Curve.read(...)")
+        if pilot is not None and pilot.unit.name != "error":
+            unit = f"{pilot.unit.name}; give the pilot's mean squared errors"
+            raise KoriskError(f"a rehearsal is of mean squared errors, and the pilot is in {unit}")
+        return _forecast(self, pilot)
 
     @property
     def target(self) -> float:
         """A target for users who name none: what the largest N reaches with 95% probability."""
-        return float(f"{self.expected(self.last).upper:.3g}")
+        return float(f"{self.forecast().at(int(self.curve.sizes[-1])).upper:.3g}")
 
-    @property
-    def check(self) -> Expectation | None:
-        """What a first measurement is expected to show; None with a pilot."""
-        return None if self.pilot is not None else self.rehearsal.first_check()
+    def to_dict(self) -> dict[str, Any]:
+        """What was simulated as plain values, for JSON.
 
-    def plan(self, target: float) -> PredictedPlan:
-        """The answer for a target."""
-        return self.rehearsal.plan(target, self.pilot)
-
-    def expected(self, n: float) -> Expectation:
-        """The error expected on real images at one N."""
-        return self.rehearsal.expected(n, self.pilot)
-
-    def rows(self, sizes: Sequence[float]) -> list[dict[str, float]]:
-        """N, the simulated error, the expected one and its 90% band."""
-        simulated = self.rehearsal.predict().computed(sizes).tolist()
-        return [
-            {"n": float(then.n), "computed": error, "expected": then.value}
-            | {"lower": then.lower, "upper": then.upper}
-            for error, then in zip(simulated, map(self.expected, sizes), strict=True)
-        ]
-
-    def drawn_sizes(self, needed: float = 0.0) -> list[int]:
-        """N at which the curve is drawn, some way beyond the rehearsal and what a target needs."""
-        first, end = float(self.first), max(_BEYOND * self.last, 2.0 * needed)
-        end = min(end, FARTHEST_N)
-        if self.pilot is not None:  # a pilot may begin above the smallest rehearsed N
-            first = max(first, float(self.pilot.sizes[0]))
-        steps = max(2, math.ceil(_PER_DOUBLING * math.log2(max(end / first, 2.0))))
-        sizes = np.geomspace(first, max(end, first + 1), 1 + steps)
-        return sorted({round(n) for n in sizes.tolist()})
-
-    def explain(
-        self, target: float | None = None, sure: float = 0.9, cost: float | None = None
-    ) -> str:
-        """The answer, what was simulated and measured, and what to measure first."""
-        sentences, reasons = self.advised([] if target is None else [target], sure, cost)
-        return " ".join([*sentences, *self.basis(), *reasons])
-
-    def outlook(self) -> str:
-        """The error at the largest rehearsed N, in a sentence."""
-        return f"{expectation_words(self.model, self.expected(self.last))}."
-
-    def basis(self) -> list[str]:
-        """What was simulated and what was measured, with notes on both."""
-        limits = f"nothing below N = {self.first:,} or beyond {self.last:,}"
-        facts = [f"Simulated: {self.rehearsal.simulated}; {limits}.", "Measured: nothing."]
-        if self.pilot is not None:
-            first, last = self.pilot.sizes[[0, -1]]
-            facts[1] = f"Measured: a pilot at N = {first:,} to {last:,}."
-            facts += trust_words(self.rehearsal.predict(self.pilot))
-        return [*facts, *self.rehearsal.notes]
-
-    def to_dict(
-        self,
-        targets: Sequence[float],
-        at: Sequence[float] = (),
-        sure: float = 0.9,
-        cost: float | None = None,
-    ) -> dict[str, Any]:
-        """All of it as plain values, for JSON."""
-        rehearsal, curve, pilot = self.rehearsal, self.rehearsal.curve, self.pilot
+        Returns
+        -------
+        dict
+            See docs/reference/files.md for its keys.
+        """
+        curve = self.curve
         rows = zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True)
-        # Curves are drawn as far as the targets need, and beyond the rehearsal.
-        plans = [self.plan(target) for target in targets]
-        needed = max((plan.samples(sure) or plan.even or 0 for plan in plans), default=0)
-        pairs = () if pilot is None else zip(pilot.sizes, pilot.means, strict=True)
-        means = zip(curve.sizes.tolist(), curve.means.tolist(), strict=True)
         return {
-            "model": self.model,
-            "how": "trained",
-            "relu": False,
-            "floor": None,
-            "parameters": rehearsal.parameters,
-            "errors": self.rows(at or curve.sizes.tolist()),
-            "samples": [plan.to_dict(sure, cost) for plan in plans],
-            "track": self.rows(self.drawn_sizes(needed)),
-            "rehearsal": [{"n": n, "measured": mean} for n, mean in means],
-            "checks": [{"n": int(n), "measured": float(mean)} for n, mean in pairs],
-            "trust": None if pilot is None else rehearsal.predict(pilot).trust,
-            "first_check": self.check and vars(self.check),
-            "simulated": rehearsal.simulated,
+            "model": curve.model,
+            "parameters": self.parameters,
+            "simulated": self.simulated,
+            "unaltered": self.unaltered,
             "curve": [dict(zip(("n", "error", "seed"), row, strict=True)) for row in rows],
-            "unaltered": rehearsal.unaltered,
-            "notes": list(rehearsal.notes),
-            "explanation": self.explain(targets[0] if targets else None, sure, cost),
-            "seconds": rehearsal.seconds,
+            "undertrained": self.undertrained,
+            "seconds": self.seconds,
         }
+
+
+@lru_cache(maxsize=64)  # a second each: pages and tables ask for the same ones
+def _forecast(rehearsal: Rehearsal, pilot: Curve | None) -> Forecast:
+    curve, adjusted = rehearsal.curve, rehearsal.adjusted
+    images = rehearsal.unaltered, rehearsal.level, rehearsal.belief
+    population = rehearsal.population if pilot is None else ""
+    if population:  # drawn without limit, and not compared with a reality
+        images = int(curve.sizes[-1]), rehearsal.level, BELIEF
+    law = RehearsedLaw.of(adjusted, *images, pilot)
+    end = adjusted.sizes[-1:].astype(float)
+    middle, lower = (RehearsedLaw.of(adjusted, *images, None).quantile(end, p) for p in _BAND)
+    if rehearsal.gain > math.log(middle.item() / lower.item()):
+        adjusted = _trained_longer(rehearsal)
+        images = images[0], math.hypot(images[1], rehearsal.gain), images[2]
+        law = RehearsedLaw.of(adjusted, *images, pilot)
+    first = int(min(known.sizes[0] for known in (curve, pilot) if known is not None))
+    steps = 1 + int(_PER_DOUBLING * math.log2(FARTHEST_N / first))
+    return Forecast(
+        source=law,
+        model=curve.model,
+        metric="mse",
+        unit=curve.unit,
+        sizes=np.unique(np.round(np.geomspace(first, FARTHEST_N, steps))),
+        curve=pilot,
+        simulated=adjusted,
+        undertrained=rehearsal.undertrained,
+        longer=rehearsal.longer if -math.expm1(-rehearsal.gain) > _WORTH else None,
+        notes=_basis(rehearsal, law),
+        # The words before the semicolon describe the images: equal words, equal images.
+        population=population,
+        shared=(rehearsal.simulated.partition(";")[0], rehearsal.level),
+    )
+
+
+def _trained_longer(rehearsal: Rehearsal) -> Curve:
+    """The adjusted curve as longer training would lower it: more so, the larger N is."""
+    curve = rehearsal.adjusted
+    first, last = np.log(curve.sizes[[0, -1]])
+    errors = curve.error * np.exp(-rehearsal.gain * (np.log(curve.n) - first) / (last - first))
+    return Curve(curve.n, errors, curve.seed, curve.model, "mse")
+
+
+def _basis(rehearsal: Rehearsal, law: RehearsedLaw) -> tuple[str, ...]:
+    """What was simulated and what was measured, with notes on both."""
+    first, last = rehearsal.curve.sizes[[0, -1]]
+    limits = f"nothing below N = {first:,} or beyond {last:,}"
+    facts = [f"Simulated: {rehearsal.simulated}; {limits}.", "Measured: nothing."]
+    if law.pilot is not None:
+        first, last = law.pilot.sizes[[0, -1]]
+        facts[1] = f"Measured: a pilot at N = {first:,} to {last:,}."
+        facts.append(_trust_words(rehearsal.curve.model, law, law.pilot))
+    return (*facts, *rehearsal.notes)
+
+
+def _trust_words(model: str, law: RehearsedLaw, pilot: Curve) -> str:
+    """Whether the pilot agrees with the rehearsal."""
+    simulated = law.simulated(pilot.sizes.astype(float))
+    logs = np.log(simulated / pilot.means)
+    middle, worst = math.exp(logs.mean()), int(np.abs(logs).argmax())
+    # One factor between all errors suggests another unit rather than a wrong rehearsal.
+    if np.ptp(logs) <= math.log(_ONE_SCALE) and not 1 / _FAR < middle < _FAR:
+        return (
+            f"All errors of {model}'s pilot are about {value(1 / middle)} times the "
+            "simulated ones: are its images in another unit, or is it a sum instead of a mean? "
+            "As it is, it cannot be compared with another model."
+        )
+    doubted, tested = law.doubted, law.tested
+    factor = times(math.exp(abs(logs[worst])))
+    stands = "contradicts" if doubted else f"is within a factor of {factor} of"
+    if tested:
+        weight = chance(law.trust)
+        then = f"The forecast rests on the rehearsal by {weight}, and else on the pilot alone"
+    elif doubted:
+        then = f"Measure more than {len(logs)} sizes before you rely on this"
+    else:
+        then = (
+            f"With fewer than {FIT_SIZES} sizes a pilot moves the level of the curve, and "
+            "cannot tell whether its shape is right"
+        )
+    return (
+        f"The pilot {stands} the rehearsal of {model}: at N = {pilot.sizes[worst]:,} it "
+        f"measured {value(pilot.means[worst])} where {value(simulated[worst])} was simulated. "
+        f"{then}."
+    )

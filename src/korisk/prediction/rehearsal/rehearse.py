@@ -2,7 +2,7 @@
 
 Where operator and noise are known, pairs can be simulated without limit. A few example images are
 enough: some are test images, and training sets larger than the number of the others are filled up
-with altered copies. The curve of the rehearsal takes the place of a theory in a `Prediction`. The
+with altered copies. The
 curve of real images may differ from it by a misfit, which grows beyond the largest N that needs no
 copies, and in its level, which few test images leave uncertain. A pilot of real pairs narrows both.
 """
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,17 +22,22 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk._checks import require
+from korisk._group import grouped
 from korisk.curves.curve import Curve
-from korisk.curves.noise import lasting_share, relative_variance
+from korisk.curves.noise import ONE_SEED, lasting_share, relative_variance
 from korisk.errors import Argument, Message
-from korisk.fitting.gradient.many import pace, train_many
+from korisk.fitting.gradient.many import Member, pace, train_many
 from korisk.operators.linear import LinearOperator
-from korisk.planning.explain import value
+from korisk.planning.limits import Longer
+from korisk.planning.words import value
 from korisk.prediction.independent import relative_error
+from korisk.prediction.misfit import BELIEF, UNLIKE
 from korisk.prediction.rehearsal.callbacks import Callbacks, Progress
-from korisk.prediction.rehearsal.rehearsal import BELIEF, UNLIKE, Rehearsal
+from korisk.prediction.rehearsal.linear import ExactFits
+from korisk.prediction.rehearsal.rehearsal import Rehearsal
 from korisk.prediction.rehearsal.simulation import (
     FOLDS,
+    LONGER,
     Augment,
     Noisy,
     Simulation,
@@ -40,14 +46,13 @@ from korisk.prediction.rehearsal.simulation import (
 )
 from korisk.prediction.rehearsal.trainings import Cell, Finished, Trainings, curve_of
 from korisk.problems.noise import Noise
-from korisk.problems.problem import Problem
+from korisk.problems.problem import Pairs, Problem
 from korisk.seeds import checked_seeds
 from korisk.texts import duration
 
 SIZES = (8, 16, 32, 64, 128, 512, 2048)
 LEAST_SIZES = 3  # of a curve that can be predicted with
 _RISE = 3.0  # standard errors: the largest of several differences is 2 off by chance too often
-_ONE_SEED = 0.1  # relative deviation of a mean of one seed, whose spread is not known
 
 
 def rehearse(
@@ -133,8 +138,8 @@ def rehearse(
     >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, training=training)
     >>> made.curve
     Curve('Net', mse, N = 4 ... 16 (3 sizes), 2 seeds)
-    >>> low, high = made.predict().band(16)
-    >>> bool(low[0] < made.curve.means[-1] < high[0])
+    >>> then = made.forecast().at(16)
+    >>> bool(then.lower < made.curve.means[-1] < then.upper)
     True
     """
     remedy = "give ascending numbers of training pairs, three or more"
@@ -169,11 +174,13 @@ def rehearse(
     cells = [cell for cell in trainings.cells if cell not in errors]
     # A few steps are timed only if somebody asks how long it takes.
     timed = callbacks.progress is not None or callbacks.estimate is not None
-    if recipe.fit is None and timed and cells:
+    if recipe.fit is None and trainings.linear is None and timed and cells:
         watch("timing a few steps", 0.0)
         members = [trainings.member(cell) for cell in trainings.cells]
         speed = pace(members, trainings.inputs, trainings.targets, recipe)
-        seconds = speed.seconds(len(cells), recipe.steps)
+        longer = sum(cell.variant == "longer" for cell in cells)
+        seconds = speed.seconds(len(cells) - longer, recipe.steps)
+        seconds += speed.seconds(longer, LONGER * recipe.steps)
         if callbacks.estimate is not None:
             callbacks.estimate(seconds, speed.memory)
         gibibytes = max(speed.memory / 2**30, 0.1)
@@ -218,20 +225,28 @@ def _rehearsal(
     if curve.means[-1] >= zero_error:
         finding = f"{name} has learned nothing: an image of zeros has an error of "
         finding += f"{value(zero_error)}. Lower the rate, or train for more steps."
-    parameters = sum(p.numel() for p in trainings.weights)
-    how = "by your own function"
-    if recipe.fit is None:
-        how = f"with {recipe.steps:,} steps of {recipe.batch} pairs"
-    networks = f"{len(plain) + len(halved)} networks of {parameters:,} weights, trained {how}"
+    how = "trained by your own function"
+    if trainings.linear is not None:
+        how = "fitted exactly"
+    elif recipe.fit is None:
+        how = f"trained with {recipe.steps:,} steps of {recipe.batch} pairs"
+    last = Cell(sizes[-1], seeds[0], "plain")
+    more, longer = errors.get(last._replace(variant="longer")), None
+    if more is not None:
+        before, after = (float(values.mean()) for values in (errors[last], more))
+        longer = Longer(n=last.n, factor=LONGER, errors=[after], before=[before])
+    networks = f"{len(plain) + len(halved)} networks of {trainings.weights:,} weights, {how}"
     return Rehearsal(
         curve=curve,
         halved=curve_of(halved, name) if len(halved) == len(seeds) else None,
         simulated=f"{simulation.words}; {networks}",
         unaltered=simulation.unaltered,
         level=_level(plain, sizes[-1], simulation),
-        parameters=parameters,
+        parameters=trainings.weights,
+        population=simulation.population,
         belief=BELIEF if simulation.alike else UNLIKE,
         undertrained=finding is not None,
+        longer=longer,
         notes=(*notes, *([] if finding is None else [finding])),
         seconds=seconds,
     )
@@ -260,12 +275,19 @@ def _train(
     def report(share: float) -> None:
         what = f"training {len(members)} networks"
         # A user's function trains one network after another; otherwise all train together.
+        if trainings.linear is not None:
+            what = f"fitting {len(members)} networks"
         if schedule.fit is not None:
             what = f"training {members[min(len(errors) - before, len(members) - 1)].name}"
         watch(f"{what}, {len(errors)} of {total} finished", share)
 
     pairs = trainings.inputs, trainings.targets
-    results = train_many(members, *pairs, schedule, fit=schedule.fit, notes=notes, progress=report)
+    if trainings.linear is not None:
+        fits = ExactFits(trainings.name, trainings.linear, Pairs(*pairs))
+        results = _fit_exactly(fits, trainings, cells, report)
+    else:
+        options: dict[str, Any] = {"fit": schedule.fit, "notes": notes, "progress": report}
+        results = _train_each(trainings, cells, members, options)
     try:
         for index, test_errors in results:
             trainings.write(cells[index], test_errors)
@@ -281,6 +303,34 @@ def _train(
         notes.append(f"{note}. The curve is that up to N = {sizes[-1]:,}.")
 
 
+def _train_each(
+    trainings: Trainings, cells: Sequence[Cell], members: Sequence[Member], options: dict[str, Any]
+) -> Generator[tuple[int, Tensor]]:
+    """Train every cell, those with the same schedule together; yield as `train_many` does."""
+    groups = grouped((cell.variant == "longer", index) for index, cell in enumerate(cells))
+    for indices in groups.values():
+        schedule = trainings.schedule(cells[indices[0]])
+        some = [members[index] for index in indices]
+        pairs = trainings.inputs, trainings.targets
+        for place, errors in train_many(some, *pairs, schedule, **options):
+            yield indices[place], errors
+
+
+def _fit_exactly(
+    fits: ExactFits, trainings: Trainings, cells: Sequence[Cell], report: Callable[[float], None]
+) -> Generator[tuple[int, Tensor]]:
+    """Fit a linear network to every cell; yield the index of each with its test errors."""
+    done = 0
+    groups = grouped(((cell.seed, cell.variant), index) for index, cell in enumerate(cells))
+    for indices in groups.values():
+        sizes = [cells[index].n for index in indices]
+        errors = fits.errors(trainings.pools(cells[indices[0]]), sizes)
+        for index, test_errors in zip(indices, errors, strict=True):
+            done += 1
+            report(done / len(cells))
+            yield index, test_errors
+
+
 def _level(errors: Mapping[Cell, Tensor], n: int, simulation: Simulation) -> float:
     """Relative standard error of a mean error over few test images or patients, at one N."""
     # Seeds share images: the scatter is that between images or patients, not between errors.
@@ -294,7 +344,7 @@ def rise_note(curve: Curve) -> str | None:
     """Where errors rise with N by more than their noise, in a sentence; None if nowhere."""
     variance = relative_variance(curve)
     if variance is None:
-        variance = np.full(len(curve.sizes), _ONE_SEED**2)
+        variance = np.full(len(curve.sizes), ONE_SEED**2)
     # What a seed has at every N alike, such as its test images, cancels in differences.
     variance = variance * (1 - lasting_share(curve))
     logs = np.log(curve.means)

@@ -24,7 +24,15 @@ from korisk.errors import Argument, KoriskError, Message, invalid, shown
 from korisk.fitting.gradient.many import Fit, Schedule
 from korisk.operators.inputs import shape_text
 from korisk.operators.linear import LinearOperator
-from korisk.prediction.alterations import Alteration, Evidence, altered, checked_kinds, evidence
+from korisk.prediction.alterations import (
+    Alteration,
+    Evidence,
+    altered,
+    channel_axis,
+    channels_first,
+    checked_kinds,
+    evidence,
+)
 from korisk.prediction.independent import Independence, independence
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
 from korisk.problems.problem import Counts, Pairs, Pools, Problem
@@ -33,6 +41,7 @@ from korisk.seeds import TEST_SEED, stream_key
 
 Noisy = Callable[[Tensor, torch.Generator], Tensor]
 Variant = Literal["plain", "halved"]  # of the training images of an `ExampleSource`
+LONGER = 2  # times the steps of the network that tells whether training limits the error
 Augment = Alteration | Iterable[str]  # by the user: a function, or names of alterations
 
 FOLDS = 3  # at least: a seed's networks are tested on a third of the examples
@@ -41,6 +50,7 @@ _LEAST_GROUPS = 3  # patients: to train, to validate and to test
 _VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
 _IMAGES = Argument("images", ...)
 _OPERATORS = "be a LinearOperator or a Problem"  # what an operator must be
+_ADAPTED = "use korisk.operators; from_deepinv, from_scipy and from_callables adapt others"
 _PIECE = 2**24  # entries that are projected at once
 
 
@@ -62,6 +72,9 @@ class Training(Schedule):
     fit : callable, optional
         `fit(network, inputs, targets, validation_inputs, validation_targets)` trains a network in
         place, your way; then `steps`, `batch` and `rate` are not used.
+    exact : bool, default True
+        Whether a `DenseNet` or a `KnownOperatorNet`, which are linear up to a last ReLU, is fitted
+        by ridge regression instead, with the penalty that is best on the validation pairs.
     examples : int, default 256
         How many images to take from a problem that reads them from files.
     device : torch.device or str, optional
@@ -80,6 +93,7 @@ class Training(Schedule):
     """
 
     fit: Fit | None = None
+    exact: bool = True
     examples: int = 256
     device: torch.device | str | None = None
 
@@ -185,6 +199,7 @@ class Simulation:
     groups: Callable[[int], Sequence[str]]  # of a seed, to which each test image belongs
     unaltered: int  # the largest N without altered copies
     words: str
+    population: str  # of images where none are examples of real ones
     alike: bool  # whether its images are like the real ones
     copied: bool  # whether larger N are filled up with copies
     notes: Sequence[str] = ()  # on the examples
@@ -239,7 +254,7 @@ def simulation_of(
         if source is not None and (shape := tuple(source.images.shape))[1:] != operator.domain:
             rule = f"have the operator's shape {shape_text(operator.domain, batched=True)}"
             raise invalid("images", rule, shape, "resize them", got=shape_text(shape))
-        if source is None and (len(operator.domain) != 2 or len(set(operator.domain)) > 1):
+        if source is None and square_side(operator.domain) is None:
             need = f"random ellipses need a square image, got {shape_text(operator.domain)}; give "
             raise KoriskError(need, _IMAGES)
         added: Any = noise
@@ -251,19 +266,22 @@ def simulation_of(
             images_from: ImageSource = EllipseSource()
             if source is not None:
                 images_from = replace(source, variant=variant)
-            side = operator.domain[0]
+            side = operator.domain[-1]
             drawn = images_from.draw(side, seed=seed, counts=counts, device=operator.device)
-            return Pools(*(_pairs(operator, drawn[name], added, seed, name) for name in counts))
+            shaped = {name: drawn[name].reshape(-1, *operator.domain) for name in counts}
+            return Pools(*(_pairs(operator, shaped[name], added, seed, name) for name in counts))
     else:
-        raise invalid("operator", _OPERATORS, operator, "use korisk.operators")
+        raise invalid("operator", _OPERATORS, operator, _ADAPTED)
     if source is None:
         is_problem = isinstance(operator, Problem)
         kind = "images as the problem draws them" if is_problem else "random ellipses for images"
+        population = f"as {type(operator).__name__} draws them" if is_problem else "random ellipses"
         return Simulation(
             pools=pools,
             groups=lambda seed: [str(index) for index in range(_TEST)],
             unaltered=largest if is_problem else 0,
             words=f"{words}, {kind}",
+            population=population,
             alike=is_problem,
             copied=False,
         )
@@ -282,6 +300,7 @@ def simulation_of(
         groups=lambda seed: [whose[index] for index in examples.parts(seed)[2]],
         unaltered=examples.unaltered,
         words=f"{words} from {number}, {used}",
+        population="",
         alike=True,
         copied=True,
         notes=[*worth.notes, *tried.notes],
@@ -320,7 +339,7 @@ def _example_source(
     order = sorted(range(len(examples)), key=lambda index: examples[index].numpy().tobytes())
     examples = examples[order]
     patients = None if patients is None else tuple(patients[index] for index in order)
-    worth = independence(examples.numpy(), patients)
+    worth = independence(_pictures(examples).numpy(), patients)
     if patients is None and worth.groups is not None:
         # One of each group; to train with the others as they are gives far larger errors than
         # altered copies do.
@@ -362,10 +381,30 @@ def _alteration(
     return lambda copies, generator: altered(copies, generator, tried.kinds, others), tried
 
 
+def square_side(shape: Sequence[int]) -> int | None:
+    """The side of a square image, maybe with an axis of one channel; None for other shapes."""
+    rows = tuple(shape[1:]) if len(shape) == 3 and shape[0] == 1 else tuple(shape)
+    return rows[0] if len(rows) == 2 and rows[0] == rows[1] else None
+
+
+def _pictures(images: Tensor) -> Tensor:
+    """Images (count, ...) without channels: their root sum of squares."""
+    if channel_axis(images.shape[1:]) is None:
+        return images
+    images = channels_first(images)
+    return images[:, 0] if images.shape[1] == 1 else images.square().sum(1).sqrt()
+
+
 def _as_images(values: ArrayLike | Tensor) -> Tensor:
-    """A user's array in float64 on the CPU; empty if it is not an array of numbers."""
+    """A user's array in float64 on the CPU; empty if it is not an array of numbers.
+
+    Complex images get a last axis of real and imaginary parts, as operators have it.
+    """
     try:
-        return torch.as_tensor(values).detach().to("cpu", torch.float64)
+        tensor = torch.as_tensor(values).detach()
+        if tensor.is_complex():
+            tensor = torch.view_as_real(tensor.resolve_conj())
+        return tensor.to("cpu", torch.float64)
     except (TypeError, ValueError, RuntimeError):
         return torch.zeros(0)
 

@@ -12,9 +12,10 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -28,8 +29,16 @@ from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, Message, invalid
 from korisk.files import Spec, make_folder, parse, read_json, write_text
 from korisk.fitting.gradient.many import Member
-from korisk.prediction.rehearsal.simulation import Simulation, Training, Variant, torch_seed
-from korisk.problems.problem import Pairs
+from korisk.prediction.rehearsal.linear import as_linear, weights_of
+from korisk.prediction.rehearsal.simulation import (
+    LONGER,
+    Simulation,
+    Training,
+    Variant,
+    torch_seed,
+)
+from korisk.problems.problem import Pairs, Pools
+from korisk.store.cells import digest
 
 _LARGEST_BYTES = 50_000_000
 _MOST = 1_000_000  # test images of a network
@@ -43,7 +52,12 @@ class Cell(NamedTuple):
 
     n: int  # training pairs
     seed: int
-    variant: Variant  # of its training images
+    variant: Variant | Literal["longer"]  # of its training images; longer: plain ones, more steps
+
+    @property
+    def images(self) -> Variant:
+        """The variant of its training images."""
+        return "plain" if self.variant == "longer" else self.variant
 
 
 class FinishedRecord(Spec):
@@ -55,6 +69,12 @@ class FinishedRecord(Spec):
     seed: int
     variant: str
     errors: list[Error] = Field(min_length=1, max_length=_MOST)  # of every test image
+    digest: str  # of the rest
+
+    @staticmethod
+    def digest_of(content: Mapping[str, object]) -> str:
+        """The digest of all other keys: a flipped bit must not pass for another error."""
+        return digest(json.dumps({k: content[k] for k in content if k != "digest"}, sort_keys=True))
 
 
 class Finished:
@@ -77,16 +97,19 @@ class Finished:
 
     def write(self, name: str, model: str, cell: Cell, errors: Tensor) -> None:
         """Store the errors of a network."""
-        record = FinishedRecord(
-            korisk=__version__, model=model, **cell._asdict(), errors=errors.double().tolist()
-        )
-        write_text(self.folder / name, record.model_dump_json() + "\n")
+        content = {"korisk": __version__, "model": model, **cell._asdict()}
+        content["errors"] = errors.double().tolist()
+        signed = content | {"digest": FinishedRecord.digest_of(content)}
+        write_text(self.folder / name, json.dumps(signed) + "\n")
 
 
 def read_finished(file: Path) -> FinishedRecord:
     """Read the file of a network."""
     content = read_json(file, max_bytes=_LARGEST_BYTES, remedy="remove it")
-    return parse(FinishedRecord, content, source=file)
+    record = parse(FinishedRecord, content, source=file)
+    if record.digest != FinishedRecord.digest_of(record.model_dump()):
+        raise KoriskError(f"{file}: is not as it was written; remove it")
+    return record
 
 
 class Trainings:
@@ -114,21 +137,41 @@ class Trainings:
         # Rows of the pool that train, validate and test, by seed and variant.
         self._rows: dict[tuple[int, Variant], list[Tensor]] = {}
         pairs = self._draw_pairs()
-        self._networks: dict[Cell, nn.Module] = {}
+        device = pairs[0].inputs.device
         # Weights follow the seed alone: networks of all sizes of a seed start equal.
-        for cell in self.cells:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(torch_seed(cell.seed, "rehearsal weights"))
-                self._networks[cell] = built(build).to(pairs[0].inputs.device)
-        self.weights = [p for p in self._networks[self.cells[0]].parameters() if p.requires_grad]
+        first = self._build(build, self.cells[0], device)
+        # A linear network is the same for every cell: only its fit differs.
+        self.linear = as_linear(first) if training.exact and training.fit is None else None
+        if training.fit is None and self.linear is None:
+            self.cells.append(Cell(sizes[-1], seeds[0], "longer"))
+        self._networks = dict.fromkeys(self.cells, first)
+        used = set(map(id, first.parameters()))
+        for cell in self.cells[1:] if self.linear is None else ():
+            network = self._networks[cell] = self._build(build, cell, device)
+            parameters = set(map(id, network.parameters()))
+            remedy = "create its layers inside the function, so that each call has new weights"
+            got = "one that shares weights with a network before it"
+            require(not parameters & used, "build", "make a new network", build, remedy, got=got)
+            used |= parameters
+        self.weights = weights_of(first)
+        # In the precision of the weights; a dense layer in factors has buffers instead.
+        weights: list[Tensor] = [p for p in first.parameters() if p.requires_grad]
+        if self.linear is not None:
+            weights += first.buffers()
+        like = weights[0] if weights else torch.zeros(0)
         self.inputs, self.targets = (
-            torch.cat(values).to(self.weights[0] if self.weights else torch.float32)
-            for values in zip(*pairs, strict=True)
+            torch.cat(tensors).to(like) for tensors in zip(*pairs, strict=True)
         )
+
+    @staticmethod
+    def _build(build: Callable[[], nn.Module], cell: Cell, device: torch.device) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(torch_seed(cell.seed, "rehearsal weights"))
+            return built(build).to(device)
 
     def _draw_pairs(self) -> list[Pairs]:
         """Simulate the pairs of every seed and variant, and number their rows in the pool."""
-        kinds = dict.fromkeys((cell.seed, cell.variant) for cell in self.cells)
+        kinds = dict.fromkeys((cell.seed, cell.images) for cell in self.cells)
         pairs: list[Pairs] = []
         for seed, variant in kinds:
             parts = self.simulation.pools(seed, variant)
@@ -149,16 +192,26 @@ class Trainings:
 
     def test_rows(self, cell: Cell) -> Tensor:
         """Rows of the pool that a network is tested on."""
-        return self._rows[cell.seed, cell.variant][2]
+        return self._rows[cell.seed, cell.images][2]
 
     def member(self, cell: Cell) -> Member:
         """A network with its rows of the pool, ready to be trained."""
-        train, validation, test = self._rows[cell.seed, cell.variant]
+        train, validation, test = self._rows[cell.seed, cell.images]
         batches = torch_seed(cell.seed, f"rehearsal batches {cell.n}")
         name = f"{self.name} at N = {cell.n:,}, seed {cell.seed}"
         if cell.variant != "plain":
-            name += f", {cell.variant} images"
+            name += f", {LONGER} times as long" if cell.variant == "longer" else ", halved images"
         return Member(name, self._networks[cell], batches, train[: cell.n], validation, test)
+
+    def schedule(self, cell: Cell) -> Training:
+        """How a network is trained."""
+        longer = LONGER if cell.variant == "longer" else 1
+        return replace(self.training, steps=longer * self.training.steps)
+
+    def pools(self, cell: Cell) -> Pools:
+        """The pairs of a cell's seed and variant, for the largest N."""
+        kinds = self._rows[cell.seed, cell.images]
+        return Pools(*(Pairs(self.inputs[rows], self.targets[rows]) for rows in kinds))
 
     def write(self, cell: Cell, errors: Tensor) -> None:
         """Store the errors of a network, if there is a folder for them."""
@@ -187,9 +240,11 @@ class Trainings:
                 "pairs": digest_of_pairs(self.inputs[used], self.targets[used]),
                 "fit": self._fit_digest,
             }
-            if self.training.fit is None:
+            if self.linear is not None:
+                decisive["fit"] = "exact"
+            elif self.training.fit is None:
                 recipe = ("steps", "batch", "rate", "patience")
-                decisive |= {name: getattr(self.training, name) for name in recipe}
+                decisive |= {name: getattr(self.schedule(cell), name) for name in recipe}
             digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:24]
             self._files[cell] = f"n{cell.n}-seed{cell.seed}-{cell.variant}-{digest}.json"
         return self._files[cell]
