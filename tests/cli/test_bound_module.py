@@ -1,4 +1,4 @@
-"""`korisk bound --module`: networks from the user's own Python."""
+"""`korisk bound --network`: networks from the user's own Python."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,8 @@ import korisk as kr
 MODELS = """
 import torch
 from torch import nn
+from korisk.operators import ParallelBeam, Projector
+operator = Projector(ParallelBeam(4, views=3, bins=6))
 print("words of the user's own")
 def plain():
     torch.manual_seed(0)
@@ -18,10 +20,8 @@ def plain():
 class Exponential(nn.Module):
     def forward(self, x):
         return torch.exp(x)
-class Nets:
-    @staticmethod
-    def open_ended():
-        return nn.Sequential(nn.Linear(4, 8), Exponential()), torch.ones(1, 4)
+def open_ended():
+    return nn.Sequential(nn.Linear(4, 8), Exponential()), torch.ones(1, 4)
 def open_in_front():
     return nn.Sequential(Exponential(), nn.Linear(4, 8)), torch.ones(1, 4)
 def gated():
@@ -38,6 +38,8 @@ def wrong():
 def unfit():
     return nn.Linear(4, 4), torch.ones(1, 5)
 number = 3
+def alone():
+    return nn.Sequential(operator.T, nn.ReLU())
 def cone():
     from korisk.operators import ConeBeam, fbp
     scan = ConeBeam(4, views=4)
@@ -60,7 +62,7 @@ def test_a_network_of_a_cone_is_bounded(models: str) -> None:
 
     from korisk.operators import ConeBeam, fbp
 
-    report = json.loads(outputs("bound", "--module", f"{models}:cone", "-n", 50, "--json")[0])
+    report = json.loads(outputs("bound", "--network", f"{models}.py:cone", "-n", 50, "--json")[0])
     weights, ramp, backprojector = fbp(ConeBeam(4, views=4), dtype=torch.float64).layers
     brackets = {layer["name"]: layer["lipschitz"] for layer in report["layers"]}
     (pair,) = report["network"]["compositions"]
@@ -73,7 +75,7 @@ def test_a_network_of_a_cone_is_bounded(models: str) -> None:
 
 
 def test_a_module_gives_what_its_description_gives(models: str) -> None:
-    out, err = outputs("bound", "--module", f"{models}:plain", "-n", 50, "--json")
+    out, err = outputs("bound", "--network", f"{models}.py:plain", "-n", 50, "--json")
     found = json.loads(out)  # what the user's code prints is not among it
     assert "words of the user's own" in err
     import torch
@@ -84,43 +86,48 @@ def test_a_module_gives_what_its_description_gives(models: str) -> None:
     expected = kr.barron_bound(kr.describe(module, torch.ones(1, 4)), 50)
     assert found["total"] == pytest.approx(expected.total, rel=1e-12)
     assert [layer["parameters"] for layer in found["layers"]] == [40, 0, 18]
-    assert found["network"]["name"] == f"{models}:plain"
+    assert found["network"]["name"] == f"{models}.py:plain"
+
+
+def test_a_network_for_a_rehearsal_is_described_behind_its_operator(models: str) -> None:
+    found = content("bound", "--network", f"{models}.py:alone")
+    assert found["layers"][0]["name"] == "A^T"
 
 
 def test_other_options_work_the_same(models: str) -> None:
-    arguments = ("bound", "--module", f"{models}:plain", "--target", "0.5", "--bound", "paper")
+    arguments = ("bound", "--network", f"{models}.py:plain", "--target", "0.5", "--bound", "paper")
     out = text(*arguments, "--replace", "2 Linear")
     for fact in ("0 Linear", "With 2 Linear known", "the bound stays at or below the target 0.5"):
         assert fact in out
 
 
 def test_the_description_can_be_kept(models: str) -> None:
-    out, err = outputs("bound", "--module", f"{models}:plain", "--write", "net.yaml", "--json")
+    out, err = outputs("bound", "--network", f"{models}.py:plain", "--write", "net.yaml", "--json")
     assert "korisk: wrote net.yaml" in err
     assert content("bound", "net.yaml")["total"] == json.loads(out)["total"]
 
 
 def test_an_open_end_is_refused_with_a_way_out(models: str, tmp_path: Path) -> None:
-    place = f"{models}:Nets.open_ended"
-    said = outputs("bound", "--module", place, "--write", "net.yaml", code=2)[1]
+    place = f"{models}.py:open_ended"
+    said = outputs("bound", "--network", place, "--write", "net.yaml", code=2)[1]
     assert "korisk: warning: no upper Lipschitz constant is known of 1.exp" in said
     assert "lipschitz has no upper end (sampled, a lower estimate)" in said
     assert "--write FILE.yaml" in said
     file = tmp_path / "net.yaml"
     file.write_text(file.read_text().replace(".inf", "50"))
     assert korisk("bound", file) == 0
-    last = outputs("bound", "--module", place, "-n", 1, code=2)[1].splitlines()[-1]
+    last = outputs("bound", "--network", place, "-n", 1, code=2)[1].splitlines()[-1]
     assert "--write" not in last
 
 
 def test_an_open_end_in_front_is_shown_in_words(models: str) -> None:
-    out = text("bound", "--module", f"{models}:open_in_front")
+    out = text("bound", "--network", f"{models}.py:open_in_front")
     assert "0.exp known - >= " in out
     assert "inf " not in out
 
 
 def test_what_is_combined_is_a_line_on_stderr(models: str) -> None:
-    said = outputs("bound", "--module", f"{models}:gated")[1]
+    said = outputs("bound", "--network", f"{models}.py:gated")[1]
     assert "korisk: warning: values are joined" in said
     assert "combined into one layer: 0 Gate (" in said
 
@@ -128,28 +135,26 @@ def test_what_is_combined_is_a_line_on_stderr(models: str) -> None:
 @pytest.mark.parametrize(
     ("place", "says"),
     [
-        ("{}:failing", "failed: RuntimeError: no weights here ({}.py, line "),
-        ("{}:leaving", "failed: SystemExit: 7 ({}.py, line "),
-        ("{}:wrong", "must return (module, example), an nn.Module and an input tensor"),
-        ("{}:number", "failed: TypeError: 'int' object is not callable"),
-        ("{}:missing", "failed: AttributeError: module '{}' has no attribute 'missing'"),
-        ("{}:Nets.missing", "has no attribute 'missing'"),
-        ("{}:unfit", "the module fails on the example of shape (1, 5)"),
-        ("{}_broken:plain", "failed: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
-        ("nowhere.models:plain", "No module named 'nowhere'"),
-        ("{}.sub:plain", "No module named '{}.sub'"), ("{}", "write package.module:factory"),
-        ("{}:", "write package.module:factory"), ("../{}.py:plain", "write package.module:factory"),
+        ("{}.py:failing", "failed: RuntimeError: no weights ({}.py, line "),
+        ("{}.py:leaving", "failed: SystemExit: 7 ({}.py, line "),
+        ("{}.py:wrong", "must return (module, example), an nn.Module and an input tensor"),
+        ("{}.py:number", "has no function 'number'"), ("{}.py:missing", "no function 'missing'"),
+        ("{}.py:unfit", "the module fails on the example of shape (1, 5)"),
+        ("{}_broken.py:plain", "ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+        ("nowhere.py:plain", "no such Python file"), ("{}.py", "FILE.py:BUILD"),
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_one_line_and_2(models: str, place: str, says: str) -> None:
-    err = outputs("bound", "--module", place.format(models), code=2)[1]
+    err = outputs("bound", "--network", place.format(models), code=2)[1]
     (line,) = (line for line in err.splitlines() if line.startswith("korisk: "))
     assert says.format(models) in line
 
 
 def test_exactly_one_source(models: str) -> None:
-    assert "one of them" in outputs("bound", "net.yaml", "--module", f"{models}:plain", code=2)[1]
-    assert "package.module:factory" in outputs("bound", code=2)[1]
+    assert (
+        "one of them" in outputs("bound", "net.yaml", "--network", f"{models}.py:plain", code=2)[1]
+    )
+    assert "FILE.py:BUILD" in outputs("bound", code=2)[1]
     assert "is a file; copy it" in outputs("bound", "net.yaml", "--write", "other.yaml", code=2)[1]
 
 
@@ -157,6 +162,6 @@ def test_the_path_of_modules_is_left_as_it_was(models: str) -> None:
     import sys
 
     before = list(sys.path)
-    korisk("bound", "--module", f"{models}:plain")
-    korisk("bound", "--module", f"{models}:failing")
+    korisk("bound", "--network", f"{models}.py:plain")
+    korisk("bound", "--network", f"{models}.py:failing")
     assert sys.path == before

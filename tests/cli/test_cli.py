@@ -1,8 +1,10 @@
 """The command as a user meets it: what it prints, where, and its exit code."""
 
 import math
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -181,7 +183,10 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["bound"], "give a file NETWORK.yaml or a PyTorch module with --module, one of them"),
+        (
+            ["bound"],
+            "NETWORK.yaml or a PyTorch module with --network FILE.py:BUILD, one of them",
+        ),
         (["bound", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["bound", KO, "--bond", "paper"], "see korisk bound --help"),
         (["reproduce", "--published", "--full"], "--published runs nothing"),
@@ -259,7 +264,18 @@ def test_what_has_nothing_to_do_with_stdout_is_not_blamed_on_it(tmp_path: Path) 
         assert "file name too long" in line or "no such file" in line
     gone = tmp_path / "gone"
     command = f"mkdir {gone} && cd {gone} && rmdir {gone} && {sys.executable} -m korisk"
-    for asked in (f"run {STUDY} --dry-run", "bound --module models:unet"):
+    for asked in (f"run {STUDY} --dry-run", "bound --network models.py:unet"):
         found = shell(f"{command} {asked}")
         assert found.returncode == 2
         assert found.stderr.startswith("korisk: the working folder no longer exists")
+
+
+@pytest.mark.parametrize("delay", [0.2, 0.4])
+def test_an_interrupt_while_modules_are_imported_leaves_no_traceback(delay: float) -> None:
+    command = [sys.executable, "-m", "korisk", "--help"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert b"Traceback" not in err
+    assert process.returncode in (-signal.SIGINT, 130, 0)

@@ -205,7 +205,7 @@ def test_reproduce_prints_four_origins_and_the_outcome(tmp_path: Path) -> None:
     assert "at N = 64" in said
     assert "; 2 seeds" in said
     assert "The curves cross at about N =" in said
-    assert "from there on FC is probably better" in said
+    assert "FC probably has the lower error" in said
 
     found = content(*reproduced(tmp_path, "--seeds", "1,2"))  # from the store, without a fit
     assert (found["done"], found["skipped"]) == (0, 4)

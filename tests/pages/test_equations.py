@@ -15,14 +15,14 @@ ROOT = Path(__file__).parents[2]
 MADE = {"gallery", "generated"}  # by Sphinx
 NOTATION = ROOT / "docs" / "explanation" / "notation.md"
 
-KIND = r"(?:eq|thm|lem|cor|ass|prop|tab)"
+KIND = r"(?:eq|thm|lem|cor|ass|prop|tab|fig)"
 LABEL = re.compile(rf"\(({KIND}:[\w-]+)\)")
 ROLE = re.compile(r"\{eq\}`([^`]+)`")
 FORMULA = re.compile(r"^\$\$\n(.*?)\n\$\$(?: \(([\w:-]+)\))?$", re.DOTALL | re.MULTILINE)
 TARGET = re.compile(rf"^\(({KIND}:[\w-]+)\)=$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 IN_CODE = re.compile("src/")
-PACKAGES = "theory|curves|planning|operators|networks|fitting|prediction|paper"
+PACKAGES = "theory|curves|planning|operators|networks|fitting|prediction|paper|report"
 NAME = re.compile(rf"`((?:{PACKAGES})(?:\.\w+)+)`")
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import korisk as kr
-from benchmarks.planner import tables as planner_tables
+from benchmarks.planner import odds
 from benchmarks.quality import coverage_figures
 from benchmarks.quality import tables as quality_tables
+from korisk.curves.noise import ONE_SEED
 from korisk.operators import norms, released_geometry
 from korisk.paper import published
 
@@ -34,26 +35,34 @@ def table(name: str, head: str) -> list[list[str]]:
 
 
 def test_made_tables_are_those_of_the_benchmarks() -> None:
-    """`planner.tables` prints one file, and `quality.tables --write` writes into its page."""
+    """`planner.odds --tables` writes one file, `quality.tables --write` into its page."""
     text = (EXPLANATION / "quality.md").read_text(encoding="utf-8")
     assert quality_tables.filled(text) == text
-    kept = (RESULTS / "planner_tables.txt").read_text(encoding="utf-8")
-    assert "\n".join(planner_tables.tables()) == kept.strip()
-    for name in planner_tables.TABLES:
-        assert f'results/planner_tables.txt :start-after: "### {name}"' in page("planner.md")
+    figures = json.loads(odds.KEPT.read_text(encoding="utf-8"))
+    assert "\n".join(odds.tables(figures)) == odds.TEXT.read_text(encoding="utf-8")
+    assert set(odds.VERSIONS) < figures.keys()
+    for name in odds.TABLES:
+        assert f'results/planner.txt :start-after: "### {name}"' in page("planner.md")
 
 
 def test_shares_on_other_pages_are_those_of_the_planners_benchmark() -> None:
     """A share such as .177 that is added to these pages needs a line here."""
-    together = planner_tables.TOGETHER
-    default = planner_tables.rows(planner_tables.kept("planner.txt"), together)["posterior"]
-    rivals = planner_tables.rows(planner_tables.kept("planner_rivals.txt"), together)
-    for name, found, expected in (
-        ("limits.md", "error", rivals["line"]),
-        ("differences.md", "refuse", rivals["paper"]),
+    rivals = json.loads(odds.KEPT.read_text(encoding="utf-8"))["rivals"]
+    line, paper, ours = (
+        rivals[name]["databases"]["imaging, long"] for name in ("line", "paper", "posterior")
+    )
+    assert paper["none"] == 1
+    for name, shares in (
+        ("limits.md", [line["error"], ours["error"]]),
+        ("differences.md", [ours["none"]]),
     ):
-        shares = re.findall(r"(?<![\d\w])\.\d{3}\b", page(name))
-        assert shares == [each[found].removeprefix("0") for each in (expected, default)]
+        told = re.findall(r"(?<![\d\w])\.\d{3}\b", page(name))
+        assert told == [odds.short(share) for share in shares]
+
+
+def test_the_noise_of_a_single_seed_is_that_of_the_databases() -> None:
+    figures = json.loads(odds.KEPT.read_text(encoding="utf-8"))
+    assert round(figures["noise"]["geometric mean"], 2) == ONE_SEED
 
 
 def test_the_norms_of_the_theory_are_the_upper_ends_of_the_examples() -> None:

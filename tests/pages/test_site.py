@@ -135,7 +135,6 @@ def test_the_page_has_every_command_argument_and_option() -> None:
 
 def test_the_page_has_defaults_and_what_is_needed() -> None:
     plan, bound = sections()["korisk plan"], sections()["korisk bound"]
-    assert re.search(r"\| `--fit FIT` \|.*\| posterior \|", plan)
     assert re.search(r"\| `PILOT` \|.*\| needed \|", plan)
     assert re.search(r"\| `-n N` \|.*\| what the target needs, else 1000 \|", bound)
 

@@ -6,13 +6,11 @@ from typing import Any
 import made_studies
 import numpy as np
 import pytest
-from artists import check_page, data, line, lines, written
+from artists import check_page, data, line, written
 from commands import outputs, refused
 from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
-from korisk.planning.chances import Chances
-from korisk.prediction.prediction import PredictedPlan
 from korisk.prediction.record import (
     NAME,
     Outcome,
@@ -20,7 +18,6 @@ from korisk.prediction.record import (
     measured_curves,
     outcome_sentences,
     outcomes,
-    point_record,
     prediction_content,
     write_prediction,
 )
@@ -33,13 +30,14 @@ N = [4.0 * 2**k for k in range(11)]
 
 
 def model(name: str, level: float, rate: float, floor: float, **more: Any) -> dict[str, Any]:
+    kind = {"model": name, "how": "rehearsed", "relu": True}
     errors = [floor + level * n**-rate for n in N]
     track = [
-        {"n": n, "computed": 0.9 * e, "expected": e, "lower": e / 1.2, "upper": 1.3 * e}
+        {"n": n, "value": e, "lower": e / 1.2, "upper": 1.3 * e}
         for n, e in zip(N, errors, strict=True)
     ]
     empty: dict[str, Any] = {"rehearsal": [], "checks": []}
-    return {"model": name, "relu": True, "floor": floor, "track": track, **empty, **more}
+    return {**kind, "track": track, **empty, **more}
 
 
 def content(problem: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -52,13 +50,12 @@ def content(problem: dict[str, Any] | None = None) -> dict[str, Any]:
         "images": "256 phantoms",
         "examples": 256,
         "models": [model("KO", 0.01, 1.0, 0.002), dense],
-        "crossover": {"n": 2000.0, "lower": 900.0, "upper": None, "better_after": "FC"},
     }
 
 
 @pytest.fixture(scope="module")
 def record() -> PointRecord:
-    return point_record(content())
+    return PointRecord.model_validate(content())
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +74,7 @@ def test_curves_and_bands_are_drawn_where_they_are(figure: Figure, record: Point
     bands = [band.get_paths()[0].vertices for band in axes.collections if band.get_hatch()]
     for made, corners in zip(record.models, bands, strict=True):
         n, expected = data(line(figure, f"forecast-{made.model}"))
-        assert (n, expected) == (N, [row.expected for row in made.track])
-        assert values(figure, f"computed-{made.model}") == [row.computed for row in made.track]
-        assert line(figure, f"computed-{made.model}").get_linestyle() != "-"
-        assert values(figure, f"floor-{made.model}") == [made.floor] * 2
+        assert (n, expected) == (N, [row.value for row in made.track])
         low, high = axes.get_ylim()
         for row in made.track:
             assert low < row.lower < row.upper < high
@@ -88,43 +82,23 @@ def test_curves_and_bands_are_drawn_where_they_are(figure: Figure, record: Point
                 assert np.isclose(np.asarray(corners)[:, 1], end).any()
 
 
-def test_measurements_the_crossing_and_the_examples_are_marked(figure: Figure) -> None:
+def test_measurements_and_the_end_of_the_rehearsal_are_marked(figure: Figure) -> None:
     assert values(figure, "rehearsal-FC") == [0.04, 0.03]
     assert values(figure, "pilot-FC") == [0.021]
     assert values(figure, "means-FC") == pytest.approx([0.029, 0.0145])
-    assert data(line(figure, "crossover"))[0] == [2000]
     assert data(line(figure, "examples"))[0] == [256, 256]
-    ends = data(line(figure, "crossover-range"))[0]
-    assert ends == [900, figure.axes[0].get_xlim()[1]]  # it has no end
     told = " ".join(written(figure).split())
-    for words in ("N = 2,000", "at least 900", "256 example images", NOTE):
+    for words in ("rehearsed", "extrapolated", "FC on simulated pairs", NOTE):
         assert words in told
     check_page(figure)
-    check_page(prediction_figure(point_record(content()), narrow=True))
-
-
-def test_a_target_and_the_n_of_each_model_are_drawn(record: PointRecord) -> None:
-    n = np.array([2.0, 90, 5000, 10**6])
-    known = PredictedPlan("KO", 0.004, Chances(n, np.array([0.0, 0.5, 0.92, 0.93])))
-    dense = PredictedPlan("FC", 0.004, Chances(n, np.array([0.0, 0.01, 0.02, 0.1])))
-    drawn = prediction_figure(record, needed=[known, dense])
-    (axes,) = drawn.axes
-    assert values(drawn, "target") == [0.004] * 2
-    assert data(line(drawn, "answer-KO")) == ([known.samples(0.9)], [0.004])
-    assert data(line(drawn, "even-KO")) == ([known.even], [0.004])
-    assert axes.get_xlim()[1] > (known.samples(0.9) or 0)
-    assert data(line(drawn, "range-KO"))[0] == [known.lower, axes.get_xlim()[1]]  # without an end
-    assert not lines(drawn, "answer-FC")
-    for plan in (known, dense):
-        assert plan.recommend().sentence.rstrip(".") in written(drawn)
-    check_page(drawn)
+    check_page(prediction_figure(PointRecord.model_validate(content()), narrow=True))
 
 
 def test_nothing_is_marked_that_is_not_there(tmp_path: Path) -> None:
-    bare = content() | {"crossover": None, "models": [model("KO $x", 1.0, 0.5, 0.0)]}
-    drawn = prediction_figure(point_record(bare))
+    bare = content() | {"models": [model("KO $x", 1.0, 0.5, 0.0)]}
+    drawn = prediction_figure(PointRecord.model_validate(bare))
     gids = {artist.get_gid() for artist in drawn.findobj()}
-    assert not gids & {"target", "crossover", "pilot-KO $x", "rehearsal-KO $x", "floor-KO $x"}
+    assert not gids & {"pilot-KO $x", "rehearsal-KO $x"}
     save(drawn, tmp_path / "a.svg")
     assert "KO $x expected" in written(drawn)
 
@@ -157,7 +131,7 @@ def test_predictions_stand_beside_what_was_measured(folder: Path) -> None:
 def test_outcomes_are_at_measured_sizes_without_the_pilots(folder: Path) -> None:
     curves = measured_curves(read_contents(folder).points[0].cells)
     assert [curve.metric for curve in curves] == ["mse", "mse"]
-    found = list(outcomes(point_record(content()), curves))
+    found = list(outcomes(PointRecord.model_validate(content()), curves))
     assert [each.n for each in found if each.model == "KO"] == [4, 8, 16, 32, 64, 128]
     assert [each.n for each in found if each.model == "FC"] == [4, 8, 32, 64, 128]
     fc = {curve.model: curve for curve in curves}["FC"]
@@ -170,7 +144,7 @@ def test_outcomes_are_at_measured_sizes_without_the_pilots(folder: Path) -> None
 
 
 def test_outcomes_lie_between_the_sizes_that_were_kept_and_are_summed_up() -> None:
-    made = point_record(content() | {"models": [model("FC", 1.0, 1.0, 0.0)]})
+    made = PointRecord.model_validate(content() | {"models": [model("FC", 1.0, 1.0, 0.0)]})
     (found,) = outcomes(made, [Curve([2, 10, 10**6], [1.0, 0.2, 0.1], model="FC")])
     assert found.n == 10  # the others lie outside
     assert found.predicted == pytest.approx(0.1)

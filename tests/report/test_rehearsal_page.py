@@ -1,17 +1,16 @@
-"""A rehearsal as a figure and a page: everywhere the same answer."""
+"""A rehearsal as a page, in words and as JSON: everywhere the same answer."""
 
 import re
+from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import pytest
-from artists import check_page, data, line
 
 import korisk as kr
-from korisk.prediction.answer import Question
-from korisk.prediction.record import point_record
-from korisk.prediction.rehearsal.rehearsal import BELIEF, Rehearsed
-from korisk.prediction.study import PointPrediction
-from korisk.report.figures.prediction import prediction_figure
+from korisk.prediction.answer import point_lines
+from korisk.prediction.misfit import BELIEF
+from korisk.prediction.study import PointPrediction, Question
 from korisk.report.page.prediction import rehearsal_page
 from korisk.store.usage import Usage
 
@@ -32,47 +31,49 @@ PILOT = kr.Curve(
 TARGET = 0.0015
 
 
-def point(pilot: kr.Curve | None = None) -> PointPrediction:
+def point(pilot: kr.Curve | None = None, *others: kr.Rehearsal) -> PointPrediction:
     usage = Usage(started="", seconds=20.0)
     spec: dict[str, Any] = {"problem": {}, "models": {}}
-    rehearsed = (Rehearsed(MADE, pilot),)
-    return PointPrediction("twelve views", spec, (), "", 1, (), usage, (), rehearsed)
+    made = (MADE, *others)
+    views = tuple(item.forecast(pilot) for item in made)
+    return PointPrediction("twelve views", spec, made, views, ("A note on the point.",), usage)
 
 
 @pytest.mark.parametrize("pilot", [None, PILOT], ids=["alone", "with a pilot"])
-def test_the_figure_marks_the_number_at_the_level_asked_for(pilot: kr.Curve | None) -> None:
-    here = point(pilot)
-    (plan,) = here.plans(TARGET)
-    for sure in (0.8, 0.9):
-        content = point_record(here.to_dict([TARGET], sure=sure))
-        for narrow in (False, True):
-            drawn = prediction_figure(content, needed=[plan], sure=sure, narrow=narrow)
-            check_page(drawn)
-            marked = data(line(drawn, "answer-FBP & <CNN>"))
-            assert marked == ([plan.samples(sure)], [TARGET])
-
-
-def test_the_page_says_the_advice_the_check_and_what_was_simulated() -> None:
-    here, asked = point(), Question(targets=[TARGET], sure=0.8)
+def test_the_page_says_the_advice_and_what_it_rests_on(pilot: kr.Curve | None) -> None:
+    here, asked = point(pilot), Question(targets=[TARGET])
     html = rehearsal_page([here], asked, title="before <b> a scan")
     (plan,) = here.plans(TARGET)
     text = " ".join(re.sub(r"<[^>]*>", " ", html).split())
     assert "<b>" not in html
     assert "FBP &amp; &lt;CNN&gt;" in html
-    assert f"collect {plan.samples(0.8)} samples for 0.0015 (80% sure)." in text
-    check = MADE.predict().first_check()
-    assert f"Check it at N = 16: expect {check.value:.4g}" in text
-    assert "64 example images" in text
-    assert "A note." in text
-    assert text.index("80% sure") < text.index("Check it") < text.index("64 example images")
+    assert plan.recommend().sentence in unescape(html)
+    check = here.forecasts[0].at(16)
+    assert (f"N = 16: expect {check.value:.4g}" in text) == (pilot is None)
+    for fact in ("64 example images", "A note.", "A note on the point."):
+        assert fact in text
 
 
-def test_words_and_json_are_of_one_answer() -> None:
-    model = point().to_dict([TARGET], sure=0.8, cost=10.0)["models"][0]
+@pytest.mark.parametrize("pilot", [None, PILOT], ids=["alone", "with a pilot"])
+def test_words_and_json_are_of_one_answer(pilot: kr.Curve | None) -> None:
+    here, asked = point(pilot), Question(targets=[TARGET], sure=0.8, cost=10.0)
+    (plan,), (model,) = here.plans(TARGET), here.to_dict(asked)["models"]
+    assert model["samples"] == [plan.to_dict(0.8, 10.0)]
     advice = model["samples"][0]["recommendation"]
-    assert model["explanation"].startswith(advice["sentence"])
-    assert model["explanation"].endswith(advice["reasons"][-1])
-    assert model["first_check"]["n"] == 16
-    assert advice["cost"] == 10.0 * advice["n"]
-    assert model["floor"] is None
-    assert min(row["n"] for row in model["track"]) == 16
+    assert advice["n"] == plan.samples(0.8)
+    assert advice["cost"] == 10.0 * max(advice["n"] - here.forecasts[0].measured, 0)
+    assert point_lines(here, asked)[0].startswith(advice["sentence"])
+    assert (model["how"], min(row["n"] for row in model["track"])) == ("rehearsed", 16)
+
+
+def test_a_target_in_the_range_of_one_model_alone_is_answered_for_both() -> None:
+    """For the other model by itself it would look like one in percent."""
+    worse = kr.Curve(MADE.curve.n, 100 * MADE.curve.error, MADE.curve.seed, "FC", "mse")
+    here = point(None, replace(MADE, curve=worse))
+    with pytest.raises(kr.KoriskError, match="in percent"):
+        here.forecasts[0].plan(0.12)
+    easy, other = here.plans(0.12)
+    assert easy.met_at_smallest
+    assert 64 < (other.even or 0) < 256
+    with pytest.raises(kr.KoriskError, match="than all that was measured"):
+        point().plans(0.12)

@@ -23,7 +23,7 @@ from waiting import until
 
 import korisk as kr
 from korisk.report import serve
-from korisk.report.page.page import pilot_page
+from korisk.report.page.page import curves_page
 from korisk.report.serve import TableServer, table_page
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pilot_h8.csv"
@@ -86,11 +86,16 @@ def test_a_table_becomes_the_page_that_the_planner_draws(port: TableServer) -> N
     assert code == 200
     code, page = ask(port, "GET", answer["page"])
     curves = kr.Curve.read_all(EXAMPLE)
-    assert (code, page.decode()) == (200, pilot_page(curves, title="pilot_h8.csv", target=0.003))
+    assert (code, page.decode()) == (
+        200,
+        curves_page(curves, [(None, None)] * 2, title="pilot_h8.csv", target=0.003),
+    )
     fields = {"name": "p.csv", "model": "FC", "column_n": "n", "column_error": "error"}
     code, answer = post(port, EXAMPLE.read_bytes(), **fields, unit="error")
     page = ask(port, "GET", answer["page"])[1]
-    assert page.decode() == pilot_page([kr.Curve.read(EXAMPLE, model="FC")], title="p.csv")
+    assert page.decode() == curves_page(
+        [kr.Curve.read(EXAMPLE, model="FC")], [(None, None)], title="p.csv", target=None
+    )
     for path in ("/page/", "/page/x", "/etc/passwd", "/../serve.py", "/plan"):
         assert ask(port, "GET", path)[0] == 404
 
@@ -109,6 +114,10 @@ def test_other_sites_and_other_names_are_refused(port: TableServer) -> None:
     assert ask(port, "GET", "/", Host="example.org")[0] == 403
     assert ask(port, "POST", "/elsewhere", TABLE, Origin=own)[0] == 404
     assert ask(port, "PUT", "/plan", TABLE, Origin=own)[0] == 501
+    for odd in ("localhost:x@evil.com", f"localhost:{port.server_port}\r\nHost: evil.com", ""):
+        with socket.create_connection(("127.0.0.1", port.server_port), timeout=60) as line:
+            line.sendall(f"GET / HTTP/1.1\r\nHost: {odd}\r\n\r\n".encode())
+            assert line.recv(65536).startswith(b"HTTP/1.0 403"), odd
     there = f"localhost:{port.server_port}"
     assert ask(port, "GET", "/", Host=there)[0] == 200
     code, _ = ask(port, "POST", "/plan?name=a.csv", b"", Host=there, Origin=f"http://{there}")
@@ -221,20 +230,21 @@ def test_a_message_names_arguments_and_the_values_it_suggests(port: TableServer)
         assert post(port, TABLE, name="a.csv", **{field: text})[0] == 422
     code, answer = post(port, RISING, name="a.csv")
     units = [part["value"] for part in answer["error"] if not isinstance(part, str)]
-    assert set(units) == {"accuracy", "error"}
+    assert set(units) == {"accuracy", "error", "psnr"}
     code, answer = post(port, TABLE.replace(b"n,", b"budget,"), name="a.csv")
     assert any(part["name"] == "columns" for part in answer["error"] if not isinstance(part, str))
 
 
-def test_a_pilot_whose_probe_changes_the_advice_gets_no_page(tmp_path: Path) -> None:
+def test_a_pilot_whose_longer_run_changes_the_advice_has_a_page_that_says_so(
+    tmp_path: Path,
+) -> None:
     def fit(n: int, seed: int, longer: float = 1.0) -> dict[str, float]:
         return {"mse": 0.05 / longer**2, "train_mse": 0.04 / longer**2}
 
     file = tmp_path / "probed.db"
     pilot = kr.run_pilot(fit, [16, 64, 256], 2, store=file, longer=3, quiet=True, target=0.01)
-    assert pilot.recommend(0.01).action == "train"
-    with pytest.raises(kr.KoriskError, match=r"from test errors alone .* without a page"):
-        table_page(str(file), {"target": "0.01"})
+    assert pilot.plan(0.01).recommend().action == "train"
+    assert "train 3 times as long" in table_page(str(file), {"target": "0.01"})
 
 
 def test_one_table_at_a_time_and_none_for_ever(

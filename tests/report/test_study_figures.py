@@ -22,15 +22,14 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import compare
 from korisk.planning.fit import calibrate
-from korisk.planning.forecast import forecast
-from korisk.planning.plan import plan
+from korisk.planning.plan import forecast, plan
 from korisk.problems import CtScanner
 from korisk.report.contents import Contents, Pictures, Point
 from korisk.report.figures import networks as drawing
 from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
+from korisk.report.figures.forecast import comparison_figure, curve_figure, plan_figure
 from korisk.report.figures.images import reconstruction_figure, weights_figure
 from korisk.report.figures.panels import shared
-from korisk.report.figures.pilot import comparison_figure, curve_figure, plan_figure
 from korisk.report.figures.study import file_stems, networks_of, save_figures, study_figures
 from korisk.report.figures.style import (
     COLUMN,
@@ -46,7 +45,6 @@ from korisk.report.figures.style import (
 from korisk.studies import networks as ct
 from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBracket, barron_bound
 
-pytestmark = pytest.mark.usefixtures("bands_once")
 SIZES = np.array([4, 8, 16, 32, 64])
 NASTY = [r"$x_1^{\frac{$ <img src=x>" + "W" * 95, "_line\nbreak\ttab\0null 模型"]
 MADE_UP = {  # norms of a scanner that is no reason to start PyTorch
@@ -177,7 +175,7 @@ def test_a_panel_shows_means_bars_forecast_and_the_papers_line(figures: dict[str
         n, means = data(line(figure, f"means-{tag}"))
         assert n == each.sizes.tolist()
         assert means == pytest.approx(each.means.tolist())
-        fitted = calibrate(each, "paper")
+        fitted = calibrate(each)
         n, risk = data(line(figure, f"line-{tag}"))
         assert risk == pytest.approx([fitted.predict(size) for size in n])
         assert set(data(line(figure, f"floor-{tag}"))[1]) == {fitted.floor}
@@ -195,7 +193,7 @@ def test_a_panel_shows_means_bars_forecast_and_the_papers_line(figures: dict[str
     # Forecasts are the planner's, up to four times the last N.
     n, middle = data(line(figure, "forecast-2"))
     assert n[-1] == pytest.approx(4 * SIZES[-1])
-    assert middle == pytest.approx(forecast(point().curves[1]).middle(np.array(n)).tolist())
+    assert middle == pytest.approx(forecast(point().curves[1]).quantile(n, 0.5).tolist())
 
 
 def test_a_pilot_of_one_or_two_sizes_has_no_forecast() -> None:
@@ -354,7 +352,7 @@ def test_networks_are_of_the_largest_point_of_each_kind(monkeypatch: pytest.Monk
     assert [made.network.learned[0].parameters for made in found[:2]] == [35, 35 * 36]
     for made, each in zip(found[:2], point().curves, strict=True):
         assert made.calibrated
-        expected = calibrate(each, "paper").predict(100)
+        expected = calibrate(each).predict(100)
         assert barron_bound(made.network, 100).total == pytest.approx(expected)
 
 

@@ -30,7 +30,7 @@ from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
 from korisk.texts import script_json
 
-pytestmark = pytest.mark.usefixtures("bands_once", "bare_pages")
+pytestmark = pytest.mark.usefixtures("bare_pages")
 
 
 class Texts:
@@ -65,6 +65,9 @@ def opened(address: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))
 
 
+grouped = Group.of_curves
+
+
 def exact(model: str, floor: float, level: float, *, unit: str = "error") -> Curve:
     n = np.repeat([4, 16, 64, 256], 2)
     error = (floor + level / n) * np.tile([0.99, 1.01], 4)
@@ -74,40 +77,41 @@ def exact(model: str, floor: float, level: float, *, unit: str = "error") -> Cur
 def test_the_first_target_is_one_that_both_models_answer_with_an_interval() -> None:
     known, dense = exact("KO", 0.01, 0.1), exact("FC", 0.001, 1.0)
     lowest = 0.01 + 0.1 / 256
-    pair = Group("both", (known, dense))
+    pair = grouped("both", (known, dense))
     for plan in pair.plans:
-        assert plan.middle is not None
+        assert plan.even is not None
         assert not plan.met_at_smallest
         assert plan.lower < plan.upper < np.inf
     (more,) = re.findall(r"(\d+)% more error than the lowest of KO\)$", pair.sentence)
     assert pair.target / lowest == pytest.approx(1 + int(more) / 100, rel=0.01)
-    assert pair.sentence.startswith(f"To reach {pair.target:.4g}, KO needs about ")
-    alone = Group("alone", (known,))
-    assert alone.plans[0].middle is not None
-    assert Group("asked", (known,), 0.02).target == 0.02
+    assert pair.comparison is not None
+    assert pair.sentence.startswith(pair.comparison.saving())
+    alone = grouped("alone", (known,))
+    assert alone.plans[0].even is not None
+    assert grouped("asked", (known,), requested=0.02).target == 0.02
     score = exact("net", 0.0005, 0.1, unit="accuracy")  # is rounded as an error
-    group = Group("alone", (score,))
+    group = grouped("alone", (score,))
     assert 0.8 * score.means.min() <= 1 - group.target <= 1.21 * score.means.min()
     (plan,) = group.plans
-    assert plan.middle is not None
+    assert plan.even is not None
     assert not plan.met_at_smallest
 
 
 def test_the_page_opens_with_the_last_group_that_says_most() -> None:
     known, dense = exact("KO", 0.01, 0.1), exact("FC", 0.001, 1.0)
     short = Curve([4, 8], [0.2, 0.1], model="short")
-    first, second = Group("1", (known, dense)), Group("2", (known, dense))
-    at_once = Group("3", (known, dense), requested=0.5)  # both meet it at their smallest N
-    half, alone = Group("4", (known, dense), complete=False), Group("5", (known,))
-    assert main_group([first, second, at_once, half, alone, Group("6", (short,))]) is second
+    first, second = grouped("1", (known, dense)), grouped("2", (known, dense))
+    at_once = grouped("3", (known, dense), requested=0.5)  # both meet it at their smallest N
+    half, alone = grouped("4", (known, dense), complete=False), grouped("5", (known,))
+    assert main_group([first, second, at_once, half, alone, grouped("6", (short,))]) is second
     assert main_group([half, alone]) is half
     assert main_group([alone]) is alone
-    assert main_group([Group("6", (short,))]) is None
+    assert main_group([grouped("6", (short,))]) is None
 
 
 def test_crossovers_are_those_of_a_comparison() -> None:
     known, dense = exact("KO", 0.01, 0.1), exact("FC", 0.001, 1.0)
-    data, notes = groups_data([Group("both", (known, dense, Curve([4, 8], [0.2, 0.1])))])
+    data, notes = groups_data([grouped("both", (known, dense, Curve([4, 8], [0.2, 0.1])))])
     (pair,) = data[0]["pairs"]
     both = compare(known, dense, data[0]["target"])
     assert both.crossover is not None
@@ -120,11 +124,11 @@ def test_crossovers_are_those_of_a_comparison() -> None:
 
 def test_curves_beyond_the_room_give_way_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = tuple(exact(name, 0.001 * at, 0.5) for at, name in enumerate("abcde"))
-    (whole,), notes = groups_data([Group("all", curves)])
+    (whole,), notes = groups_data([grouped("all", curves)])
     assert not notes
     size = len(script_json(whole))
     monkeypatch.setattr("korisk.report.page.planner.ROOM", int(0.7 * size))
-    (kept,), notes = groups_data([Group("all", curves)])
+    (kept,), notes = groups_data([grouped("all", curves)])
     assert len(kept["models"]) == 3
     assert {(pair["first"], pair["second"]) for pair in kept["pairs"]} == {(0, 1), (0, 2)}
     assert "2 more curves; korisk plan has" in notes[0]
@@ -241,7 +245,7 @@ def test_a_target_is_asked_everywhere_or_said_to_be_refused(tmp_path: Path) -> N
     assert (folder / "study.db").read_bytes() == before
     found = Texts(texts[0])
     assert found.data["groups"][0]["target"] == 0.004
-    assert found.odds.startswith("mse 0.004; 90% interval ")
+    assert found.odds.endswith("For mse 0.004.")
     contents = read_contents(folder)
     with pytest.raises(KoriskError, match="target must be above 0"):
         study_page(contents, target=0.0)

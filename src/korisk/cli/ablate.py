@@ -15,9 +15,9 @@ from typer import Argument as Positional
 from korisk._json import JsonDict
 from korisk.cli.common import own_code
 from korisk.cli.common.command import command
-from korisk.cli.common.options import Device, Json, Recipe, Target
+from korisk.cli.common.options import Device, Json, Recipe, Target, Yes
 from korisk.cli.common.output import json_text, print_json, show, tell, warnings_as_lines
-from korisk.cli.rehearse import time_left
+from korisk.cli.rehearse import agreed, source_of, time_left
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, UnreachableError, did_you_mean, shown
 from korisk.files import make_folder, read_yaml, write_text
@@ -41,7 +41,7 @@ CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
     "ablation.replacing.Replacement",
     "prediction.rehearsal.simulation.Training",
     layer="replace",
-    build="module",
+    build="network",
     folder="resume",
 )
 def ablate(
@@ -51,13 +51,13 @@ def ablate(
         "STUDY.yaml",
         "A study with models.networks; its key ablation says what is replaced.",
     ] = None,
-    module: Annotated[
+    network: Annotated[
         str | None,
         "FILE.py:BUILD",
         "Your own network: BUILD() in FILE.py returns it. Without a study, FILE.py also defines "
         "operator, and optionally images and noise.",
     ] = None,
-    network: Annotated[str | None, "Which of models.networks. [default: the first]"] = None,
+    model: Annotated[str | None, "Which of models.networks. [default: the first]"] = None,
     point: Annotated[str | None, "Point of the study. [default: the first]"] = None,
     replace: Annotated[str | None, "The known layer to replace. [default: A^T]"] = None,
     by: str | None = None,
@@ -66,12 +66,17 @@ def ablate(
     kernel: Annotated[int | None, "K"] = None,
     wrong: Annotated[float | None, "SHARE", "How wrong the operator is: 0.05 for 5%."] = None,
     target: Target = None,
+    images: Annotated[Path | None, "DIR", "Your own example images, not the study's."] = None,
+    patients: Annotated[
+        str | None, "RULE", "Whose images: auto, folder, file, image, or a .csv. [default: auto]"
+    ] = None,
     *,
     recipe: Recipe,
     bound: bool = True,
     resume: Annotated[Path | None, "DIR"] = None,
     examples: int = 256,
     seed: Annotated[int, "S", "First random seed, unless a study has seeds."] = 0,
+    yes: Yes = False,
     device: Device = "auto",
     out: Annotated[
         Path | None, "DIR", f"Write {CURVES}, {RESULT} and the figure there (PNG and SVG)."
@@ -84,25 +89,30 @@ def ablate(
     ratio of samples at a target, with its interval, beside the ratio of the bound. After an
     interruption, --out holds the curves that were finished.
     """
-    if path is None and module is None:
+    if path is None and network is None:
         raise KoriskError(
-            "give a study STUDY.yaml, or your own network with --module FILE.py:BUILD"
+            "give a study STUDY.yaml, or your own network with --network FILE.py:BUILD"
         )
-    if network is not None and module is not None:
-        raise KoriskError("--network is one of the study's, and --module your own; leave one out")
-    if path is None and (network is not None or point is not None):
-        raise KoriskError("--network and --point belong to a study; give one, or leave them out")
+    if network is not None and model is not None:
+        raise KoriskError("--model is one of the study's, and --network your own; leave one out")
+    if path is None and (model is not None or point is not None):
+        raise KoriskError("--model and --point belong to a study; give one, or leave them out")
     device_name = chosen_device(device)
-    own_build, data = (None, {}) if module is None else own_code.read_build("--module", module)
+    own_build, data = (None, {}) if network is None else own_code.read_build("--network", network)
     if path is not None:
-        build, operator, options = _from_study(path, own_build, network, point, device_name)
+        build, operator, options = _from_study(path, own_build, model, point, device_name)
         data = {"operator": operator}
     else:
         assert own_build is not None
         build, options = own_build, {}
         if "operator" not in data:
             rule = "the file must define operator, a LinearOperator or a Problem"
-            raise KoriskError(f"--module {module}: {rule}; add operator = ..., or give a study")
+            raise KoriskError(f"--network {network}: {rule}; add operator = ..., or give a study")
+    if (source := source_of(images, None, {"patients": patients})) is not None:
+        from korisk.prediction.study import with_images
+
+        operator, drawn = with_images(data["operator"], source, examples, seed)
+        data = {**data, **drawn, "operator": operator}
     from_options: dict[str, object] = {"replace": replace, "by": by, "start": start, "rank": rank}
     from_options |= {"kernel": kernel, "wrong": wrong, "target": target}
     # --by on the command line replaces the file's whole replacement: its rank or kernel would
@@ -126,7 +136,7 @@ def ablate(
     settings = recipe.arguments(options, seed=seed, examples=examples, device=device_name)
     if out is not None:
         # Fails now, not after the training, if matplotlib is missing.
-        import korisk.report.figures.pilot  # noqa: F401
+        import korisk.report.figures.forecast  # noqa: F401
 
         make_folder(out)
     curves: dict[str, Curve] = {}
@@ -140,7 +150,7 @@ def ablate(
     with (
         warnings_as_lines(),
         Console(stderr=True, quiet=json).status("reading") as status,
-        own_code.failures_named("--module", module),
+        own_code.failures_named("--network", network),
     ):
         progress = time_left(lambda text: status.update(Text(text)))
         try:
@@ -149,7 +159,9 @@ def ablate(
                 replace=replacement,
                 bound=bound,
                 folder=resume,
-                callbacks=Callbacks(progress=progress, finished=finished),
+                callbacks=Callbacks(
+                    progress=progress, finished=finished, estimate=agreed(yes, status)
+                ),
                 **data,
                 **settings,
             )
@@ -166,14 +178,12 @@ def ablate(
     else:
         show(*result.tables(), result.explain(), *result.notes, f"{duration(result.seconds)}.")
     if out is not None:
-        from korisk.report.figures.pilot import comparison_figure
+        from korisk.report.figures.forecast import comparison_figure
         from korisk.report.figures.style import save
 
         write_text(out / RESULT, json_text(result.to_dict()) + "\n")
         both = result.comparison
-        first, second = both.names
-        saved = f"samples of {second} over those of {first}: {both.ratio_words()}"
-        figure = comparison_figure(both, notes=[saved, result.bound_sentence])
+        figure = comparison_figure(both)
         for kind in ("png", "svg"):
             save(figure, out / f"{FIGURE}.{kind}")
         tell(f"wrote {out}")
@@ -205,12 +215,12 @@ def read_ablation(path: Path) -> tuple[Study, JsonDict]:
 def _from_study(
     path: Path,
     build: Callable[[], nn.Module] | None,
-    network: str | None,
+    model: str | None,
     point: str | None,
     device: str,
 ) -> tuple[Callable[[], nn.Module], Any, JsonDict]:
     """Network and problem of one point of a study, and the options in its file."""
-    from korisk.prediction.networks import study_networks
+    from korisk.prediction.study import study_networks
     from korisk.studies.spec.study import problem_of
 
     study, options = read_ablation(path)
@@ -225,8 +235,10 @@ def _from_study(
     options["seeds"] = [task.seed for task in study.tasks if task.point == point_name]
     if build is not None:
         return build, problem, options
-    models = study_networks(spec, problem, device)
-    name = next(iter(models), "") if network is None else network
+    # Linear models have no layer to replace.
+    trained = {name: entry for name, entry in spec["models"].items() if "kind" in entry}
+    models = study_networks({**spec, "models": trained}, problem, device)
+    name = next(iter(models), "") if model is None else model
     if name not in models:
         hint = did_you_mean(name, models) if models else "; add one, such as kind: inverse-unet"
         raise KoriskError(f"{path} has no network {shown(name)} in models.networks{hint}")

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from korisk import __version__
+from korisk import __version__, _interrupt
 from korisk.cli.ablate import ablate
 from korisk.cli.bound import bound
+from korisk.cli.calibrate import calibrate
 from korisk.cli.common.command import Command
 from korisk.cli.common.output import running, with_command
 from korisk.cli.compare import compare
@@ -45,7 +46,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 # Help lists commands in this order: the paper's stand among those of studies.
-_COMMANDS: list[Callable[..., None]] = [rehearse, plan, compare, ablate, bound]
+_COMMANDS: list[Callable[..., None]] = [rehearse, plan, compare, calibrate, ablate, bound]
 _STUDIES: list[Callable[..., None]] = [run_study, report, export, serve]
 if paper is not None:
     _STUDIES = [paper.reproduce, run_study, report, export, serve]
@@ -84,6 +85,7 @@ def _root(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit with its code."""
+    _interrupt.handle()
     if sys.stdout is None:  # closed by the caller
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (it serves until the exit)
     if isinstance(sys.stdout, io.TextIOWrapper):

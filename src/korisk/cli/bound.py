@@ -17,6 +17,7 @@ from korisk.cli.common.output import check_plot, print_json, save_plot, show, te
 from korisk.errors import Argument, KoriskError, UnreachableError, levels_off
 from korisk.texts import Table, number, short, whole
 from korisk.theory import BOUNDS, BarronBound, BoundForm, Network, barron_bound
+from korisk.theory.bound import growth
 from korisk.theory.budget import samples_needed, uncalibrated
 
 _DEFAULT_N = 1000
@@ -26,13 +27,14 @@ _SAME = 1e-6  # relative difference of slopes that counts as rounding
 
 @command("theory.bound.barron_bound")
 def bound(
-    network: Annotated[
+    path: Annotated[
         Path | None, typer.Argument(), "NETWORK.yaml", "The network; see examples/ for some."
     ] = None,
-    module: Annotated[
+    network: Annotated[
         str | None,
-        "PACKAGE.MODULE:FACTORY",
-        "Describe a PyTorch module instead: the function returns (module, example).",
+        "FILE.py:BUILD",
+        "Describe a PyTorch module instead: BUILD() in FILE.py returns it, and FILE.py defines "
+        "operator; or it returns (module, example).",
     ] = None,
     n: Annotated[
         float | None,
@@ -43,7 +45,7 @@ def bound(
     target: Annotated[Target, "Squared error to reach; shows the N from which it holds."] = None,
     replace: Annotated[str | None, "LAYER", "Show what making this layer known would save."] = None,
     bound: str = "composed",
-    write: Annotated[Path | None, "FILE.yaml", "Save the network that --module describes."] = None,
+    write: Annotated[Path | None, "FILE.yaml", "Save the network that --network describes."] = None,
     plot: Plot = None,
     json: Json = False,
 ) -> None:
@@ -56,7 +58,7 @@ def bound(
     check_plot(plot)
     one_of("bound", bound, BOUNDS)
     form = next(name for name in BOUNDS if name == bound)
-    net = _network(network, module, write)
+    net = _network(path, network, write)
     try:
         needed, result = _bounded(net, n, target, form)
         after = None if replace is None else net.replace(replace)
@@ -65,8 +67,8 @@ def bound(
         # Say where the constant can be given: a described module has no file to edit.
         if Argument("lipschitz", ...) not in error.message.parts:
             raise
-        place = f" to that layer in {network}"
-        if module is not None:
+        place = f" to that layer in {path}"
+        if network is not None:
             place = " to its mark in the code (kr.mark_known or kr.mark_learned), or in the file "
             place += "that --write FILE.yaml keeps"
         raise KoriskError(error.message, place) from None
@@ -79,6 +81,10 @@ def bound(
     content |= {"total": result.total, "floor": result.floor, "lipschitz": net.lipschitz(form)}
     content |= {"largest_slope": net.largest_slope, "rests_on": uncalibrated(net)}
     content["layers"] = _layers(net, result)
+    if net.calibrated is not None and net.learned:
+        name = net.learned[0].name
+        factors = {form: growth(net, name, form) for form in BOUNDS}
+        content["calibrated"] = {"layer": name, "form": net.calibrated, "amplification": factors}
     if target is not None:
         content |= {"target": target, "samples": needed}
     if replaced is not None:
@@ -93,17 +99,18 @@ def bound(
         raise levels_off(target, result.floor, f"the {form} bound")
 
 
-def _network(network: Path | None, module: str | None, write: Path | None) -> Network:
+def _network(path: Path | None, place: str | None, write: Path | None) -> Network:
     """The network of a file or of a module, which is saved if `write` names a file."""
-    if (network is None) == (module is None):
-        either = "give a file NETWORK.yaml or a PyTorch module with --module, one of them"
-        raise KoriskError(f"{either}; {own_code.FACTORY}")
-    if network is not None:
+    if (path is None) == (place is None):
+        raise KoriskError(
+            "give a file NETWORK.yaml or a PyTorch module with --network FILE.py:BUILD, one of them"
+        )
+    if path is not None:
         if write is not None:
-            why = f"--write keeps what --module describes, and {network} is a file"
+            why = f"--write keeps what --network describes, and {path} is a file"
             raise KoriskError(f"{why}; copy it")
-        return Network.read(network)
-    net = own_code.described(module or "")
+        return Network.read(path)
+    net = own_code.described("--network", place or "")
     # Written before the bound, which may be refused for a constant to add to this file.
     if write is not None:
         net.write(write)
@@ -171,6 +178,8 @@ def _sentences(content: dict[str, Any]) -> Iterator[str]:
     )
     if content["rests_on"]:
         yield f"The bound {content['rests_on']}."
+    if "calibrated" in content:
+        yield _calibrated(content["calibrated"], content["bound"])
     slope, upper = content["largest_slope"], content["lipschitz"]
     if slope is not None and slope > upper * (1 + _SAME):
         yield (
@@ -194,6 +203,18 @@ def _sentences(content: dict[str, Any]) -> Iterator[str]:
         elif "samples" in known:
             sentence += ", and the target stays out of reach"
         yield f"{sentence}."
+
+
+def _calibrated(constants: dict[str, Any], form: str) -> str:
+    """What another form of the bound changes where the constants were calibrated."""
+    factor = constants["amplification"]
+    ratio = number(factor["paper"] / factor["composed"], 3)
+    return (
+        f"C and kappa of {constants['layer']} were calibrated through the {constants['form']} form"
+        f"{'' if form == constants['form'] else f', and are here those of the {form} form'}. The "
+        f"composed form is {ratio} times tighter than the paper's before calibration; calibrated "
+        "each through its own amplification, all forms have the same bound and the same N."
+    )
 
 
 def _count(n: float) -> str:

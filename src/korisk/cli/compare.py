@@ -9,12 +9,12 @@ from korisk.cli.common.output import check_plot, print_json, save_plot, show, wr
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.planning import compare as planning
-from korisk.planning.answer import comparison_tables
-from korisk.planning.fit import DEFAULT_FIT
+from korisk.planning import words
+from korisk.planning.tables import comparison_table
 
 
 @command(
-    "planning.answer.answer", "curves.curve.Curve.read", "curves.columns.Options", columns="column"
+    "planning.plan.plan", "curves.curve.Curve.read", "curves.columns.Options", columns="column"
 )
 def compare(
     paths: Annotated[
@@ -30,7 +30,6 @@ def compare(
         "Which two, the one with known operators first. [default: the file's order]",
     ] = None,
     reading: options.Reading,
-    fit: Annotated[str, "FIT"] = DEFAULT_FIT,
     plot: options.Plot = None,
     html: options.Html = None,
     full: Annotated[
@@ -49,10 +48,10 @@ def compare(
         raise KoriskError(f"compare takes one file or two, got {len(paths)}; name two of them")
     options.one_target(targets, plot)
     check_plot(plot)
-    options.check_page(html, fit)
+    options.check_page(html)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
     targets = options.in_unit(targets, curves)
-    comparisons = [planning.compare(*curves, value, fit=fit) for value in targets]
+    comparisons = [planning.compare(*curves, value) for value in targets]
     if json:
         interpretation = "; ".join(dict.fromkeys(c.read_as for c in curves if c.read_as))
         contents = [result.to_dict() | {"read_as": interpretation} for result in comparisons]
@@ -61,10 +60,11 @@ def compare(
     else:
         show(*options.read_as(curves))
         for comparison in comparisons:
-            show(comparison.explain() if full else comparison.brief())
-            show(*comparison_tables(comparison, full=full))
+            show(comparison.explain(full=full))
+            show(comparison_table(comparison, full=full))
+        show(f"({words.LEGEND})")
     if plot is not None:
-        from korisk.report.figures.pilot import comparison_figure
+        from korisk.report.figures.forecast import comparison_figure
 
         save_plot(comparison_figure(comparisons[0]), plot)
     if html is not None:
@@ -74,7 +74,7 @@ def compare(
         write_page(html, comparison_page(comparisons[0], title))
     # Last: a target out of reach sets the exit code, and the results are shown all the same.
     for comparison in comparisons:
-        comparison.require()
+        comparison.require_advice()
 
 
 def _two(curves: list[Curve], models: str | None) -> tuple[Curve, Curve]:

@@ -2,23 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
-from korisk._checks import one_of
+from korisk._checks import LARGEST_N, count
 from korisk.cli.common import options
 from korisk.cli.common.command import command
 from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError
-from korisk.planning.answer import answer, answer_tables
-from korisk.planning.fit import DEFAULT_FIT, FITS, check_target, level_of
+from korisk.errors import KoriskError, Message, UnreachableError
+from korisk.planning import words
+from korisk.planning.fit import check_target, level_of
 from korisk.planning.limits import read_training
+from korisk.planning.plan import Forecast, Plan, forecast
+from korisk.planning.tables import AtSize, error_table, plan_tables
 
 
 @command(
-    "planning.answer.answer",
+    "planning.plan.plan",
+    "planning.plan.Plan.recommend",
     "curves.curve.Curve.read",
     "curves.columns.Options",
     columns="column",
@@ -28,7 +30,7 @@ def plan(
     path: Annotated[Path, "PILOT"],
     *,
     target: options.Targets = None,
-    at: Annotated[list[float] | None, "N"] = None,
+    at: Annotated[list[float] | None, "N", "Show the expected error at N. Repeatable."] = None,
     sure: Annotated[float, "P"] = 0.9,
     cost: Annotated[float | None, "PRICE"] = None,
     related: list[Path] | None = None,
@@ -37,10 +39,9 @@ def plan(
         "Which model; where the file names none, what to call it. [default: every one]",
     ] = None,
     reading: options.Reading,
-    fit: Annotated[str, "FIT"] = DEFAULT_FIT,
     plot: options.Plot = None,
     html: options.Html = None,
-    full: Annotated[bool, "Print everything: more levels, conditions, findings."] = False,
+    full: Annotated[bool, "Print everything: more levels, all that is odd."] = False,
     json: options.Json = False,
 ) -> None:
     """What to do to reach a target: collect samples, measure one more size, train longer, or stop?
@@ -49,70 +50,120 @@ def plan(
     Without --target, --at and --html, it shows how the file is read.
     """
     targets = list(dict.fromkeys(target or []))
-    if not targets and plot is not None:
-        raise KoriskError("--plot needs --target; give the value to reach")
-    options.one_target(targets, plot)
-    if not targets and cost is not None:
-        raise KoriskError("--cost needs --target; give the value to reach")
-    if html is not None and related:
-        why = "the page plans from the pilot alone; leave one of them out"
-        raise KoriskError(f"--related cannot be used with --html: {why}")
-    # Before the pilot is read: a file that cannot be written should fail at once.
-    options.check_page(html, fit)
-    check_plot(plot)
+    _check_options(targets, sure=sure, cost=cost, plot=plot, html=html)
     curves = reading.curves(path, model)
+    relatives = _relatives(path, curves, related or [], reading)
     if not targets and not at and html is None:
-        level_of(sure)  # what is not used must be right, too
-        one_of("fit", fit, FITS)
-        _relatives(path, curves, related or [], reading)
         options.show_reading(curves, json=json)
         return
     targets = options.in_unit(targets, curves)
     for value in targets:
         check_target(curves, value)
-    relatives = _relatives(path, curves, related or [], reading)
     trained = [read_training(path, curve) for curve in curves]
-    questions: list[float | None] = [*targets] or [None]
-    by_model = [
-        [
-            answer(curve, value, at or (), sure, cost, fit=fit, related=similar, trained=about)
-            for value in questions
-        ]
-        for curve, similar, about in zip(curves, relatives, trained, strict=True)
-        if targets or at
+    # A page alone also draws curves with too few sizes for a forecast.
+    pilots = list(zip(curves, relatives, trained, strict=True)) if targets or at else []
+    forecasts = [forecast(curve, related=similar) for curve, similar, _ in pilots]
+    plans = [
+        [Plan(view, value, *about) for value in targets]
+        for view, (*_, about) in zip(forecasts, pilots, strict=True)
     ]
+    at_sizes = [_expected(*both, at or []) for both in zip(forecasts, plans, strict=True)]
     if html is not None:
-        from korisk.report.page.answers import refuse_longer_training
-        from korisk.report.page.page import pilot_page
+        from korisk.report.page.page import curves_page
 
-        for curve, (training, longer) in zip(curves, trained, strict=True):
-            refuse_longer_training(curve, next(iter(targets), None), training, longer)
-        write_page(html, pilot_page(curves, title=path.name, target=next(iter(targets), None)))
-        if not by_model:  # the page asks for the target itself
-            if json:
-                print_json({"plans": [], "written": [str(html)]})
-            return
-    answers = list(chain.from_iterable(by_model))
+        goal = next(iter(targets), None)
+        write_page(html, curves_page(curves, trained, relatives, title=path.name, target=goal))
+    content = [
+        {"read_as": view.curve.read_as if view.curve else "", **answer, "at": _plain(rows)}
+        for view, answers, rows in zip(forecasts, plans, at_sizes, strict=True)
+        for answer in [item.to_dict(sure, cost) for item in answers]
+        or [{"model": view.model, "metric": view.metric, "unit": view.unit.name}] * bool(at)
+    ]
     if json:
-        print_json({"plans": [result.to_dict() for result in answers]})
-    else:
+        written = {} if html is None else {"written": [str(html)]}
+        print_json({"plans": content} | written)
+    elif targets or at:
         show(*options.read_as(curves))
-        several = len(curves) > 1
-        for (first, *further), similar in zip(by_model, relatives, strict=True):
-            if text := first.explain(full=full, with_name=several):
-                show(text)
-            show(*(result.explain(full=full, with_name=several, again=True) for result in further))
+        show(*_lines(plans, sure, cost, full=full))
+        for view, similar in zip(forecasts, relatives, strict=True):
             if any(relatives) and not similar:
-                show(f"No related curve is named {first.curve.name}.")
-        show(*answer_tables(answers, full=full))
+                show(f"No related curve is named {view.evidence.name}.")
+        show(*plan_tables([item for answers in plans for item in answers], sure, full=full))
+        if at:
+            names = [view.model for view in forecasts]
+            noun = curves[0].unit.noun
+            show(error_table(list(zip(names, at_sizes, strict=True)), noun, targets))
+        if targets:
+            show(f"({words.LEGEND})")
     if plot is not None:
-        from korisk.report.figures.pilot import plans_figure
+        from korisk.report.figures.forecast import plans_figure
 
-        plans = [result.plan for result in answers if result.plan is not None]
-        save_plot(plans_figure(plans, sure=sure), plot)
+        save_plot(plans_figure([answers[0] for answers in plans], sure=sure), plot)
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
-    for result in answers:
-        result.require()
+    for answers, rows, view in zip(plans, at_sizes, forecasts, strict=True):
+        for item in answers:
+            item.require_advice(sure)
+        for n, expected, _ in rows:
+            if expected is None:
+                raise UnreachableError(
+                    f"the {view.unit.noun} at N = {n:,} is not known; {view.doubt[0].lower()}"
+                    f"{view.doubt[1:].rstrip('.')}; ask for N up to {view.last:,}, or measure there"
+                )
+
+
+def _check_options(
+    targets: Sequence[float],
+    *,
+    sure: float,
+    cost: float | None,
+    plot: Path | None,
+    html: Path | None,
+) -> None:
+    """Raise for options that cannot be used together, before the pilot is read."""
+    for option, choice in (("--plot", plot), ("--cost", cost)):
+        if not targets and choice is not None:
+            raise KoriskError(f"{option} needs --target; give the value to reach")
+    options.one_target(targets, plot)
+    level_of(sure)
+    options.check_page(html)
+    check_plot(plot)
+
+
+def _expected(view: Forecast, plans: Sequence[Plan], at: Sequence[float]) -> list[AtSize]:
+    """The expected errors at some N, with the chance of each target."""
+    rows: list[AtSize] = []
+    for n in at:
+        if view.doubt and n > view.last:  # N is checked, but there is no forecast for it
+            remedy = f"ask for N up to {view.last:,}"
+            size = count("n", n, at_least=2, at_most=LARGEST_N, remedy=remedy)
+            rows.append((size, None, [None for _ in plans]))
+            continue
+        then = view.at(n)
+        rows.append((then.n, then, [item.probability(n) for item in plans]))
+    return rows
+
+
+def _plain(rows: Sequence[AtSize]) -> list[dict[str, object]]:
+    """Expected errors as plain values, for JSON."""
+    names = ("value", "lower", "upper")
+    return [
+        {"n": n, **{name: getattr(then, name, None) for name in names}, "chances": list(odds)}
+        for n, then, odds in rows
+    ]
+
+
+def _lines(
+    plans: Sequence[Sequence[Plan]], sure: float, cost: float | None, *, full: bool
+) -> list[str]:
+    """The answers of all models; a line that stands already, such as a record, is left out."""
+    lines: dict[str, None] = {}
+    for answers in plans:
+        for item in answers:
+            name = item.forecast.evidence.name if len(plans) > 1 and not item.forecast.model else ""
+            first, *rest = item.lines(sure, cost, full=full)
+            lines[Message(f"{name}: ", first) if name else first] = None
+            lines |= dict.fromkeys(rest)
+    return list(lines)
 
 
 def _relatives(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
+from rich.status import Status
 from rich.text import Text
 from typer import Argument as Positional
 from typer import Option
@@ -21,6 +24,7 @@ from korisk.cli.common.command import command
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError
 from korisk.files import make_folder
+from korisk.planning import words
 from korisk.planning.fit import level_of
 from korisk.studies.run.compute import chosen_device
 from korisk.texts import duration
@@ -30,13 +34,14 @@ if TYPE_CHECKING:
     from korisk.studies.spec.study import Study
 
 _LONG = 10.0  # seconds; longer runs print expected time and memory first
-_TOO_LONG = 3600.0  # seconds; for longer runs, the options that shorten them are named
+_TOO_LONG = 600.0  # seconds; longer runs are started only if the user agrees
 
 
 @command(
-    "prediction.answer.Question",
+    "prediction.study.Question",
     "studies.run.compute.Compute",
-    "prediction.study.predict_study",
+    "prediction.study.Request",
+    "prediction.study.rehearse_study",
     "prediction.rehearsal.rehearse.rehearse",
     "prediction.rehearsal.simulation.Training",
     columns="column",
@@ -48,7 +53,7 @@ def rehearse(
         Path | None,
         Positional(),
         "STUDY.yaml",
-        "A study; problem and points are enough. Its models.networks are rehearsed too.",
+        "A study; problem and points are enough.",
     ] = None,
     network: Annotated[
         str | None,
@@ -94,10 +99,11 @@ def rehearse(
     resume: Annotated[Path | None, "DIR"] = None,
     target: Annotated[list[float] | None, "E", "A mean squared error to reach. Repeatable."] = None,
     at: Annotated[
-        list[float] | None, "N", "Show the error at N. Repeatable. [default: doublings]"
+        list[float] | None, "N", "Show the error at N. Repeatable. [default: the rehearsed N]"
     ] = None,
     sure: Annotated[float, "P"] = 0.9,
     cost: Annotated[float | None, "PRICE"] = None,
+    yes: options.Yes = False,
     device: options.Device = "auto",
     pilot_unit: Annotated[str, "UNIT", "Unit of the pilot: error (the mse) or rmse."] = "error",
     column: options.Column = None,
@@ -112,24 +118,30 @@ def rehearse(
 ) -> None:
     """How many samples will a target need? The learning curve before a scan is made.
 
-    From an operator, its noise and some example images: of linear models in closed form, of your
-    own network and of a study's by training on simulated pairs. A small real pilot narrows it.
+    From an operator, its noise and some example images, which simulate pairs: linear models of a
+    study are fitted to them exactly, networks are trained. A small real pilot narrows it.
     """
     # Imported here: SciPy takes longer to load than the command line itself.
     from korisk.prediction import answer
-    from korisk.prediction.networks import Request, rehearse_own, rehearse_study
-    from korisk.prediction.record import point_record, prediction_content, write_prediction
+    from korisk.prediction.record import prediction_content, write_prediction
     from korisk.prediction.rehearsal.callbacks import Callbacks
-    from korisk.prediction.study import study_to_predict
+    from korisk.prediction.study import (
+        Question,
+        Request,
+        rehearse_own,
+        rehearse_study,
+        study_to_rehearse,
+    )
 
     remedy = "give the mean squared error to reach"
     targets = [_checks.real("target", goal, above=0, remedy=remedy) for goal in target or []]
     remedy = "count training samples"
     counts = {_checks.count("at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []}
+    _checks.count("seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
     if cost is not None:
         _checks.real("cost", cost, above=0, remedy="give the price of one sample")
     targets, sizes_asked = list(dict.fromkeys(targets)), sorted(counts)
-    question = answer.Question(targets=targets, at=sizes_asked, sure=level_of(sure), cost=cost)
+    question = Question(targets=targets, at=sizes_asked, sure=level_of(sure), cost=cost)
     _checks.one_of("pilot_unit", pilot_unit, ("error", "rmse"))
     if unit in ("error", "rmse"):
         raise KoriskError(f"--unit is the unit of pixels; for a pilot, give --pilot-unit {unit}")
@@ -149,16 +161,14 @@ def rehearse(
     options.one_target(question.targets, plot)
     settings = {"on_error": on_error, "patients": patients, "unit": unit, "blank": blank}
     device_name = chosen_device(device)
-    study = None if path is None else study_to_predict(path)
+    study = None if path is None else study_to_rehearse(path)
     point_count = 1 if study is None else len({task.point for task in study.tasks})
     if plot is not None and point is None and point_count > 1:
         reason = f"is for one point, and the study has {point_count}"
         raise KoriskError(f"--plot {reason}; name it with --point")
-    source = _source(images, study, settings)
+    source = source_of(images, study, settings)
     if out is not None:
         make_folder(out)
-    if study is not None and network is None:
-        _tell_cost(study, examples, point, device_name)
     screen = Console(stderr=True, quiet=json)
     with (
         output.warnings_as_lines(),
@@ -175,7 +185,7 @@ def rehearse(
             seed=seed,
             callbacks=Callbacks(
                 progress=time_left(lambda text: status.update(Text(text))),
-                estimate=_tell_estimate,
+                estimate=agreed(yes, status),
             ),
         )
 
@@ -196,41 +206,33 @@ def rehearse(
             assert user_network is not None
             points = [rehearse_own(*user_network, data, request, with_recipe({}))]
     # Not for tables alone: a record evaluates every forecast once more.
-    records: list[JsonDict] = []
-    if json or plot is not None or out is not None:
-        records = [
-            result.to_dict(question.targets or result.targets, question.at, question.sure, cost)
-            for result in points
-        ]
-    content = prediction_content(points[0].name if study is None else study.name, records)
+    content: JsonDict = {}
+    name = points[0].name if study is None else study.name
+    if json or out is not None:
+        content = prediction_content(name, [result.to_dict(question) for result in points])
     if json:
         output.print_json(content)
     else:
         for result in points:
-            output.show(
-                *(" ".join(answer.model_advice(model, question)) for model in result.models)
-            )
-            output.show(
-                *answer.point_tables(result, question), *answer.point_sentences(result, question)
-            )
+            output.show(*answer.point_lines(result, question))
+            output.show(*answer.point_tables(result, question), *answer.point_sentences(result))
+        output.show(f"({words.LEGEND})")
     if plot is not None:
-        from korisk.report.figures.prediction import prediction_figure
+        from korisk.report.figures.forecast import plans_figure
 
-        needed = points[0].plans(question.targets[0]) if question.targets else ()
-        output.save_plot(
-            prediction_figure(point_record(records[0]), needed=needed, sure=sure), plot
-        )
+        goal = next(iter(question.targets), points[0].targets[0])
+        output.save_plot(plans_figure(points[0].plans(goal), sure=sure), plot)
     if html is not None:
         from korisk.report.page.prediction import rehearsal_page
 
-        output.write_page(html, rehearsal_page(points, question, title=str(content["study"])))
+        output.write_page(html, rehearsal_page(points, question, title=name))
     if out is not None:
         output.tell(f"wrote {write_prediction(out, content)}")
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
     answer.require_targets(points, question)
 
 
-def _source(
+def source_of(
     images: Path | None, study: Study | None, settings: Mapping[str, str | None]
 ) -> FileSource | None:
     """The user's own images, read with the study's settings unless an option replaces them."""
@@ -251,24 +253,26 @@ def _source(
     return FileSource(**study_settings | overrides | {"path": str(images.resolve())})
 
 
-def _tell_cost(study: Study, examples: int, point: str | None, device: str) -> None:
-    """Print time and memory of the closed forms, if they take long."""
-    from korisk.prediction.study import expected_cost
+def agreed(yes: bool, status: Status) -> Callable[[float, float], None]:
+    """Callback that prints what a training takes, and asks before one of more than ten minutes."""
 
-    seconds, needed = expected_cost(study, examples=examples, point=point, device=device)
-    if seconds > _LONG:
-        cost = f"{duration(seconds)} and {needed / 2**30:.1f} GiB of memory"
-        output.tell(f"this takes about {cost}, going by earlier runs on two CPU cores or a GPU")
-
-
-def _tell_estimate(seconds: float, memory: float) -> None:
-    """Print time and memory of training a network, if it takes long."""
-    if seconds > _LONG:
-        hint = "" if seconds < _TOO_LONG else "; fewer --steps, --seeds or --sizes take less"
+    def estimate(seconds: float, memory: float) -> None:
+        if seconds <= _LONG:
+            return
         needed = f"{max(memory / 2**30, 0.1):.1f} GiB of memory"  # never 0.0
-        output.tell(
-            f"training takes about {duration(seconds)} and {needed}, going by a few steps{hint}"
-        )
+        text = f"training takes about {duration(seconds)} and {needed}, going by a few steps"
+        fewer = "fewer --steps, --seeds or --sizes take less"
+        if yes or seconds <= _TOO_LONG:
+            output.tell(text)
+        elif not sys.stdin.isatty():
+            raise KoriskError(f"{text}; add --yes to start it; {fewer}")
+        else:
+            status.stop()
+            if not typer.confirm(f"korisk: {text}; {fewer}. Start it?", err=True):
+                raise KoriskError(f"not started; {fewer}")
+            status.start()
+
+    return estimate
 
 
 @contextmanager

@@ -41,6 +41,7 @@ UPLOAD = 60.0  # seconds; limit for receiving a table
 _UPLOADS = 4  # at the same time
 _PAGES = 8  # the newest pages, kept in memory
 _MEMORY = 4 << 30  # bytes, limit of the process that plans; a pilot is a small table
+_HOST = re.compile(rf"({re.escape(ADDRESS)}|localhost)(:[0-9]{{1,5}})?")  # nothing beside it
 _LINGER = 2.0  # seconds for a browser to read why its upload was refused
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -108,12 +109,10 @@ def table_page(name: str, fields: Mapping[str, str]) -> str:
     else:
         curves = Curve.read_all(name, **options)
     # Imported here: loading Matplotlib takes longer than refusing a table.
-    from korisk.report.page.answers import refuse_longer_training
-    from korisk.report.page.page import pilot_page
+    from korisk.report.page.page import curves_page
 
-    for curve in curves:
-        refuse_longer_training(curve, target, *read_training(name, curve))
-    return pilot_page(curves, title=name, target=target)
+    trained = [read_training(name, curve) for curve in curves]
+    return curves_page(curves, trained, title=name, target=target)
 
 
 def _number(field: str, text: str) -> float:
@@ -300,7 +299,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _names_this_machine(self) -> bool:
         """Whether the Host header names this machine, not a name that resolves to it."""
-        return self.headers.get("Host", "").partition(":")[0] in (ADDRESS, "localhost")
+        hosts = self.headers.get_all("Host", [])
+        return len(hosts) == 1 and bool(_HOST.fullmatch(hosts[0]))
 
     def _body(self, length: int) -> bytes:
         """The posted bytes; fewer of them if they arrive too slowly or incompletely."""

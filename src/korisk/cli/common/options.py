@@ -13,7 +13,6 @@ from korisk.cli.common.output import print_json, show
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, shown
 from korisk.files import page_file
-from korisk.planning.fit import DEFAULT_FIT
 from korisk.texts import counted, number, whole
 
 MOST_SHOWN = 10  # curves of one file
@@ -41,6 +40,9 @@ Folder = Annotated[Path, "DIR", "The folder of a study, or its store."]
 Device = Annotated[str, "NAME"]
 Workers = Annotated[int | None, "W"]
 Full = Annotated[bool, "Print the tables as well."]
+
+
+Yes = Annotated[bool, Option("--yes"), "Start trainings of more than ten minutes unasked."]
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,12 @@ def in_unit(targets: Sequence[float], curves: Sequence[Curve]) -> list[float]:
     """Convert targets to the unit of the curves: 88% is 88 for scores up to 100, else 0.88."""
     unit, values = curves[0].unit, []
     for target in targets:
-        if isinstance(target, Percent) and unit.law not in ("error", "complement", "percent"):
+        percent = unit.law == "percent" or unit.name in ("error_percent", "rmse_percent")
+        known = percent or unit.law in ("error", "complement")
+        if isinstance(target, Percent) and not known:
             problem = f"--target {target:g}% needs a metric up to 1 or 100, and this is"
             raise KoriskError(f"{problem} {unit.name}; write the value to reach")
-        up_to_100 = unit.law == "percent" or (unit.law == "error" and curves[0].error.max() > 1)
+        up_to_100 = percent or (unit.law == "error" and curves[0].error.max() > 1)
         is_fraction = isinstance(target, Percent) and not up_to_100
         values.append(float(target) / 100 if is_fraction else float(target))
     return list(dict.fromkeys(values))
@@ -186,23 +190,32 @@ def read_as(curves: Sequence[Curve]) -> list[str]:
 
 
 def show_reading(curves: Sequence[Curve], *, json: bool) -> None:
-    """Print how a table was read: each curve with its metric, unit, sizes and seeds."""
+    """Print how a table was read, in five lines: models, N, values, columns, and what to add."""
     if json:
         print_json({"curves": [_reading(curve) for curve in curves]})
         return
-    for curve in curves[:MOST_SHOWN]:
+    listed, unit = curves[:MOST_SHOWN], curves[0].unit
+    names = [curve.model for curve in listed if curve.model]
+    further = len(curves) - len(listed)
+    rest = f"; {counted(further, 'further model')}; all with --json" if further else ""
+    sizes = sorted({int(n) for curve in curves for n in curve.sizes})
+    counts = sorted({int(count) for curve in curves for count in curve.counts})
+    direction = "larger" if unit.larger_is_better else "smaller"
+    labels = ", ".join(filter(None, dict.fromkeys([curves[0].metric, f"unit {unit.name}"])))
+    ends = []
+    for curve in listed:
         values, n = curve.unit.from_error(curve.means), curve.sizes
-        names = dict.fromkeys([curve.model, curve.metric, f"unit {curve.unit.name}"])
-        direction = "larger" if curve.unit.larger_is_better else "smaller"
-        seeds = dict.fromkeys([curve.counts.min(), curve.counts.max()])
-        show(
-            f"{', '.join(filter(None, names))}, {direction} is better; {counted(len(n), 'size')}, "
-            f"seeds: {' to '.join(map(str, seeds))}; {number(values[0])} at N = {whole(n[0])}, "
-            f"{number(values[-1])} at N = {whole(n[-1])}."
-        )
-    if curves[MOST_SHOWN:]:
-        show(f"{counted(len(curves) - MOST_SHOWN, 'further model')}; all with --json.")
-    show(*read_as(curves), "For a plan, add --target E.")
+        model = f"{curve.model} " if curve.model and len(curves) > 1 else ""
+        first, last = (f"{number(values[k])} at N = {whole(n[k])}" for k in (0, -1))
+        ends.append(f"{model}{first}" + (f", {last}" if len(n) > 1 else ""))
+    show(
+        f"Models: {', '.join(names) or 'one, without a name'}{rest}.",
+        f"N: {counted(len(sizes), 'size')}, {whole(sizes[0])} to {whole(sizes[-1])}; "
+        f"seeds: {' to '.join(map(str, dict.fromkeys([counts[0], counts[-1]])))}.",
+        f"Values: {labels}, {direction} is better; {'; '.join(ends)}.",
+        *(read_as(curves) or ["Read: as its columns are named."]),
+        "For a plan, add --target E.",
+    )
 
 
 def _reading(curve: Curve) -> JsonDict:
@@ -222,12 +235,7 @@ def one_target(targets: Sequence[float], path: Path | None) -> None:
         raise KoriskError(f"--plot draws one --target, got {len(targets)}; leave the others out")
 
 
-def check_page(path: Path | None, fit: str = DEFAULT_FIT) -> None:
-    """Raise if a page could not be written, or not with this fit, before anything is read."""
-    if path is None:
-        return
-    page_file(path)
-    # The page answers in the browser, where only the default fit is implemented.
-    if fit != DEFAULT_FIT:
-        remedy = "leave --fit out, or use --plot"
-        raise KoriskError(f"--html needs fit {DEFAULT_FIT!r}, got {fit!r}; {remedy}")
+def check_page(path: Path | None) -> None:
+    """Raise if a page could not be written, before anything is read."""
+    if path is not None:
+        page_file(path)

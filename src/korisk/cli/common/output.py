@@ -171,7 +171,7 @@ def check_plot(path: Path | None) -> None:
     """Raise if a plot could not be written, before anything is computed."""
     if path is not None:
         # Raises if matplotlib is missing.
-        import korisk.report.figures.pilot  # noqa: F401
+        import korisk.report.figures.forecast  # noqa: F401
 
         figure_kind(path)
 

@@ -1,17 +1,14 @@
-"""Networks in the user's Python code: `package.module:factory` and `FILE.py:BUILD`."""
+"""Networks in the user's Python code: `FILE.py:BUILD`."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from pathlib import Path
-from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from korisk._json import JsonMapping
 from korisk.cli.common.output import warnings_as_lines
@@ -21,47 +18,43 @@ from korisk.theory import Network
 if TYPE_CHECKING:
     from torch import nn
 
-FACTORY = "write package.module:factory, such as models.unet:example"
 _DATA = ("operator", "images", "noise", "patients")  # that the file of a network may define
 
 
-def described(place: str) -> Network:
-    """Describe the PyTorch module that a factory returns, with the example input it returns."""
+def described(option: str, place: str) -> Network:
+    """Describe the PyTorch module that BUILD returns, alone or with an example input."""
+    if importlib.util.find_spec("torch") is None:
+        missing = f"{option} needs PyTorch, which is not installed"
+        raise MissingExtraError(f"{missing}; pip install 'korisk[torch]'")
     search_path = list(sys.path)
-    sys.path.insert(0, str(Path.cwd()))  # as `python -m` would
     try:
         # The user's code may print: to stderr, so that the output of --json stays valid.
         with contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
-            return _described(place)
+            return _described(option, place)
     finally:
         sys.path[:] = search_path
 
 
-def _described(place: str) -> Network:
-    name, _, attribute = place.partition(":")
-    if not (name and attribute):
-        raise KoriskError(f"--module names a factory, got {shown(place)}; {FACTORY}")
-    if importlib.util.find_spec("torch") is None:
-        missing = "--module needs PyTorch, which is not installed"
-        raise MissingExtraError(f"{missing}; pip install 'korisk[torch]'")
-    # The file may have been written after Python listed its folder.
-    importlib.invalidate_caches()
-    try:
-        result = attrgetter(attribute)(importlib.import_module(name))()
-    except (Exception, SystemExit) as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        cause = shorten(f"{type(error).__name__}: {error}", 300, placeholder="...")
-        raise KoriskError(
-            f"--module {place} failed: {cause} ({Path(frame.filename).name}, line {frame.lineno}); "
-            f"try it in Python first; {FACTORY}"
-        ) from error
-    if not isinstance(result, tuple | list) or len(result) != 2:
-        rule = "must return (module, example), an nn.Module and an input tensor, batches first"
-        raise KoriskError(f"--module {place} {rule}, got {shown(result)}")
+def _described(option: str, place: str) -> Network:
+    build, data = read_build(option, place)
+    from torch import nn
+
+    from korisk.ablation.ablation import example_inputs
     from korisk.networks.describe.describe import describe
 
-    module, example = result
-    return describe(module, example, name=place[-80:])
+    try:
+        result: object = build()
+    except (Exception, SystemExit) as error:
+        why = f"{_cause(error)}; try it in Python first"
+        raise KoriskError(f"{option} {place} failed: {why}") from error
+    if isinstance(result, nn.Module) and "operator" in data:
+        operator: Any = data["operator"]
+        result = result, example_inputs(operator, result)
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        rule = "must return (module, example), an nn.Module and an input tensor, batches first"
+        module = f"{option} {place} {rule}; or the module alone, with operator = ... beside it"
+        raise KoriskError(f"{module}, got {shown(result)}")
+    return describe(*result, name=place[-80:])
 
 
 def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMapping]:
@@ -89,11 +82,11 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
         # The user's code may print: to stderr, so that the output of --json stays valid.
         with contextlib.redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if registered is module:
             del sys.modules[module.__name__]
         raise KoriskError(
-            f"{option} {file} cannot be imported: {_first_line(error)}; run it with Python first"
+            f"{option} {file} cannot be imported: {_cause(error)}; run it with Python first"
         ) from error
     build: Callable[[], nn.Module] | None = getattr(module, name, None)
     if not callable(build):
@@ -110,13 +103,28 @@ def failures_named(option: str, place: str | None) -> Iterator[None]:
             yield
     except (KoriskError, MemoryError, OSError):  # not the network's fault; app.run explains them
         raise
-    except Exception as error:
-        if place is None:
+    except (Exception, SystemExit) as error:
+        if place is None or not _in_network(error, Path(place.rpartition(":")[0])):
             raise
         raise KoriskError(
-            f"{option} {place} failed: {_first_line(error)}; try it on a batch of inputs first"
+            f"{option} {place} failed: {_cause(error)}; try it on a batch of inputs first"
         ) from error
 
 
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+def _in_network(error: BaseException, file: Path) -> bool:
+    """Whether an error passed through the user's code or through a module that is not korisk's."""
+    folder = file.resolve().parent
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if folder in Path(frame.f_code.co_filename).parents:
+            return True
+        module = type(frame.f_locals.get("self")).__module__
+        if frame.f_code.co_name == "_call_impl" and not module.startswith("korisk."):
+            return True
+    return False
+
+
+def _cause(error: BaseException) -> str:
+    """The kind of an error, its first line, and where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return f"{text} ({Path(frame.filename).name}, line {frame.lineno})"

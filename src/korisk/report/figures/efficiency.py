@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
-from korisk.planning.forecast import forecast
+from korisk.planning.plan import forecast
 from korisk.report.contents import Contents, squared
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import MOST_PANELS, Array, Entry, Track, values
@@ -118,7 +118,7 @@ def panel(
         track, doubt, line = None, "", None
         if curve.model in coloured:
             with suppress(KoriskError):  # a single size
-                line = calibrate(curve, "paper")
+                line = calibrate(curve)
             with suppress(KoriskError):  # a pilot of fewer than three sizes
                 fitted = forecast(curve)
                 n = panels.drawn_sizes(fitted, FAR * fitted.last, steps=_STEPS)
@@ -133,7 +133,7 @@ def panel(
 
 
 def efficiency_figure(points: Sequence[Panel], *, narrow: bool = False) -> Figure | None:
-    """Draw all panels, three a row or one if `narrow`, with one legend; None without curves."""
+    """Draw all panels (fig:sweeps), three a row or one if `narrow`; None without curves."""
     full = [point for point in points if point.traces]
     drawn = full[:MOST_PANELS]
     if not drawn:

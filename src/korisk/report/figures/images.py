@@ -39,8 +39,9 @@ def reconstruction_figure(
 ) -> Figure | None:
     """Draw each test image, and every model at every N above its signed error, image - phantom.
 
-    If `narrow`, it has fewer N. The number under an image is its relative RMSE, the norm of the
-    error over that of the phantom. None if there is no image to draw.
+    The paper's (fig:gpu128-recons) and (fig:gpu256-recons), of any study. If `narrow`, it has fewer
+    N. The number under an image is its relative RMSE, the norm of the error over that of the
+    phantom. None if there is no image to draw.
     """
     images = {model: by_size for model, by_size in pictures.images.items() if by_size}
     if not images or not pictures.truth.size:

@@ -19,10 +19,9 @@ from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
+from korisk.planning.chances import Numbers
 from korisk.planning.compare import Crossover
-from korisk.planning.extrapolation import Extrapolation
-from korisk.planning.plan import Plan
-from korisk.prediction.prediction import PredictedPlan
+from korisk.planning.forecast import Outlook
 from korisk.report.figures import style
 from korisk.report.figures.style import COLUMN, DARK, DPI, FINE, GREY, PAGE, SMALL, Look, Options
 
@@ -343,15 +342,15 @@ class Track:
         return Track(self.n[beyond], self.middle[beyond], self.better[beyond], self.worse[beyond])
 
 
-def track(forecast: Extrapolation, n: Array) -> Track:
+def track(forecast: Outlook, n: Array) -> Track:
     """Evaluate a forecast at the sizes `n` (M,)."""
-    errors = forecast.middle(n), *forecast.band(n)
-    return Track(n, *(values(forecast.curve, error) for error in errors))
+    law = forecast.law(n)
+    return Track(n, *(forecast.unit.from_error(np.exp(law.quantile(p))) for p in (0.5, 0.05, 0.95)))
 
 
-def drawn_sizes(forecast: Extrapolation, end: float, *, steps: int) -> Array:
+def drawn_sizes(forecast: Outlook, end: float, *, steps: int) -> Array:
     """(M,) sizes from the pilot's first to `end`, or to the horizon if that is nearer."""
-    sizes = forecast.curve.sizes
+    sizes = forecast.evidence.sizes
     grid = np.geomspace(float(sizes[0]), min(end, float(forecast.horizon)), steps)
     return np.unique([*grid, *(sizes if len(sizes) <= _CORNERS else [forecast.last])])
 
@@ -453,7 +452,7 @@ def draw_target(axes: Axes, target: float) -> tuple[float, str, str]:
 
 def draw_answer(
     axes: Axes,
-    plan: Plan | PredictedPlan,
+    plan: Numbers,
     marks: Iterable[tuple[str, int, Options]],
     colour: str,
     tag: str,

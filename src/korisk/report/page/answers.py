@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from korisk._json import JsonDict
+from korisk._show import Reported
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError
+from korisk.errors import invalid
 from korisk.files import page_file, write_text
 from korisk.planning.compare import Comparison
-from korisk.planning.fit import DEFAULT_FIT
-from korisk.planning.limits import Longer, limit
-from korisk.planning.plan import Plan
-from korisk.report.page.page import pilot_page
-
-if TYPE_CHECKING:
-    from korisk.prediction.study import PointPrediction
+from korisk.planning.plan import Forecast, Plan, forecast
+from korisk.planning.targets import Trained
+from korisk.report.page.page import plans_page
 
 
 def to_html(
@@ -27,7 +23,7 @@ def to_html(
 
     Parameters
     ----------
-    answer : Curve, Plan, Comparison, Pilot, Prediction, Rehearsal or Ablation
+    answer : Curve, Forecast, Plan, Comparison, Pilot, Rehearsal or Ablation
         What is shown.
     path : str or path
         The file to write, FILE.html.
@@ -44,7 +40,7 @@ def to_html(
     Raises
     ------
     KoriskError
-        If the file cannot be written, or the page cannot compute the answer.
+        If the file cannot be written, or the answer has no page.
 
     Examples
     --------
@@ -54,88 +50,43 @@ def to_html(
     'plan.html'
     """
     file = page_file(path)
-    # A pilot or a plan has a target of its own; a curve has none.
     goal = getattr(answer, "target", None) if target is None else target
     comparison = getattr(answer, "comparison", answer)  # of an ablation
     if isinstance(comparison, Comparison):
-        page = comparison_page(comparison, title, target)
-    elif isinstance(answer, Plan):
-        _refuse_what_no_page_computes(answer, target)
-        page = pilot_page([answer.curve], title=title or answer.curve.name, target=goal)
-    elif isinstance(answer, Curve):
-        page = pilot_page([answer], title=title or answer.name, target=goal)
-    elif isinstance(getattr(answer, "curve", None), Curve) and hasattr(answer, "longer"):
-        refuse_longer_training(answer.curve, goal, answer.training, answer.longer)  # of a pilot
-        page = pilot_page([answer.curve], title=title or answer.curve.name, target=goal)
-    else:
-        page = _before_training(answer, target, title)
-    write_text(file, page)
+        write_text(file, comparison_page(comparison, title, target))
+        return file
+    view, trained = _forecast_of(answer)
+    name = title or view.evidence.name
+    write_text(file, plans_page([view], title=name, trained=[trained], target=goal))
     return file
+
+
+def _forecast_of(answer: Any) -> tuple[Forecast, Trained]:
+    """The forecast of an answer, and what its pilot says of the training."""
+    if isinstance(answer, Plan):
+        return answer.forecast, (answer.training, answer.longer)
+    if isinstance(answer, Curve):
+        return forecast(answer), (None, None)
+    if isinstance(answer, Forecast):
+        return answer, (None, None)
+    if not isinstance(answer, Reported) or not hasattr(answer, "forecast"):
+        raise invalid("answer", "be a plan, or what a plan is made of", answer, "make one first")
+    view: Forecast = answer.forecast()  # of a pilot or a rehearsal
+    return view, (getattr(answer, "training", None), getattr(answer, "longer", None))
 
 
 def comparison_page(comparison: Comparison, title: str = "", target: float | None = None) -> str:
     """The page of two models, which opens with the ratio of their samples."""
-    plans = comparison.first, comparison.second
-    for plan in plans:
-        _refuse_what_no_page_computes(plan, target)
+    plans, names = (comparison.first, comparison.second), comparison.names
     # Both models may have the same name; those of the comparison tell them apart.
-    curves = [p.curve.renamed(name) for p, name in zip(plans, comparison.names, strict=True)]
-    return pilot_page(
-        curves,
-        title=title or " and ".join(comparison.names),
+    views = [
+        plan.forecast.renamed(name) for plan, name in zip(plans, comparison.names, strict=True)
+    ]
+    return plans_page(
+        views,
+        title=title or " and ".join(names),
+        trained=[(plan.training, plan.longer) for plan in plans],
         target=comparison.target if target is None else target,
         kind="korisk compare of two models",
         opens="ratio",
     )
-
-
-def _refuse_what_no_page_computes(plan: Plan, target: float | None) -> None:
-    """Raise for a plan whose answer the script of the page would not give."""
-    remedy = "plan without it for a page, or use plot()"
-    if plan.fit != DEFAULT_FIT:
-        raise KoriskError(f"a page needs fit {DEFAULT_FIT!r}, got {plan.fit!r}; {remedy}")
-    if plan.related:
-        raise KoriskError(f"a page plans from the pilot alone, not from related curves; {remedy}")
-    goal = plan.target if target is None else target  # on which the page opens
-    refuse_longer_training(plan.curve, goal, plan.training, plan.longer)
-
-
-def refuse_longer_training(
-    curve: Curve, target: float | None, training: Curve | None, longer: Longer | None
-) -> None:
-    """Raise where longer training comes before data: a page plans from test errors alone."""
-    goal = None if target is None else float(curve.unit.to_error(target))
-    cause = limit(curve, goal, training=training, longer=longer)
-    if cause.kind == "training":
-        raise KoriskError(
-            f"a page of {curve.name} would plan from test errors alone and advise otherwise: "
-            f"{cause.sentence.rstrip('.')}; ask for the advice without a page"
-        )
-
-
-def _before_training(answer: Any, target: float | None, title: str) -> str:
-    """The page of a prediction, of a rehearsal, or of all models at a point of a study."""
-    # Loaded here, because predictions load PyTorch and plans do without it.
-    from korisk.prediction.answer import Question
-    from korisk.report.page.prediction import rehearsal_page
-
-    point = model_point(answer)
-    question = Question(targets=() if target is None else (target,))
-    return rehearsal_page([point], question, title=title or point.name)
-
-
-def model_point(answer: Any) -> PointPrediction:
-    """A point as it is; a prediction or a rehearsal as a point that has no other model."""
-    from korisk.prediction.prediction import Prediction
-    from korisk.prediction.rehearsal.rehearsal import Rehearsed
-    from korisk.prediction.study import PointPrediction
-    from korisk.store.usage import Usage
-
-    if isinstance(answer, PointPrediction):
-        return answer
-    usage = Usage(started="", seconds=0.0)
-    if isinstance(answer, Prediction):
-        spec: JsonDict = {"problem": {}, "models": {answer.model: {}}}
-        return PointPrediction(answer.model, spec, (answer,), "", 1, (), usage, ())
-    spec, rehearsed = {"problem": {}, "models": {}}, (Rehearsed(answer),)
-    return PointPrediction(answer.curve.model, spec, (), "", 1, (), usage, (), rehearsed)

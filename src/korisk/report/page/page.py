@@ -19,15 +19,14 @@ from urllib.parse import quote, urlencode
 from korisk._json import JsonDict
 from korisk._version import __version__
 from korisk.curves.curve import Curve
-from korisk.planning import explain as words
-from korisk.planning.fit import check_target
-from korisk.planning.forecast import forecast
-from korisk.planning.plan import LEVELS
-from korisk.planning.targets import Group, main_group
-from korisk.report.figures.pilot import comparison_figure, plan_figure
+from korisk.planning import words
+from korisk.planning.chances import LEVELS
+from korisk.planning.forecast import LEAST_SIZES, check_goal
+from korisk.planning.plan import Forecast, forecast
+from korisk.planning.targets import Group, Trained, main_group
+from korisk.report.figures.forecast import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
-from korisk.report.headline import HEADLINES, headline, interval, question, record, short
-from korisk.report.page.planner import LEGEND, groups_data
+from korisk.report.page.planner import TEMPLATES, groups_data
 from korisk.report.tables.table import worded
 from korisk.report.tables.text import html as table_html
 from korisk.texts import counted, script_json
@@ -62,10 +61,6 @@ class Page:
     notes: Sequence[str] = ()  # at the top, such as missing cells
     opens: str = ""  # "ratio": the first sentence compares two models
     still: str = ""  # the answer as a figure, for browsers without scripts
-    question: str = ""  # the first sentences, if no group provides them
-    answer: str = ""
-    odds: str = ""
-    promises: str = ""  # limits of the answer, if not those of a pilot
     sections: Sequence[Section] = ()
 
     def html(self) -> str:
@@ -75,32 +70,29 @@ class Page:
         if self.notes:
             opening = '<div class="missing" role="group" aria-label="Notes" tabindex="0">'
             notes_html = f"{opening}{bullets(self.notes, 'notes')}</div>"
+        # The page opens with the model about which most can be said.
+        plan = main.plans[main.told.index(max(main.told))] if main else None
+        promises = "rehearsed.html" if plan and plan.forecast.simulated else "promises.html"
         title = "What this does and does not promise"
-        promises = self.promises or Template(asset("promises.html")).substitute(
-            record=escape(record())
-        )
-        sections = [*self.sections, Section("promises", title, promises)]
-        question_text, odds = self.question, self.odds
-        if self.answer:
-            answer = self.answer
-        elif main is None:
+        sections = [*self.sections, Section("promises", title, asset(promises))]
+        question, odds, record = "", "", ""
+        if main is None or plan is None:
             answer = (
                 "No curve has three sizes yet, so nothing can be extrapolated: measure each "
                 "model at three training set sizes or more."
             )
         else:
-            # The page opens with the model about which most can be said.
-            plan = main.plans[main.told.index(max(main.told))]
-            advice = plan.recommend()
-            answer = headline(advice, plan)
-            goal = f"{plan.curve.metric or plan.curve.unit.noun} {words.value(plan.target)}"
-            question_text = question(plan.curve.model, goal)
+            advice, view = plan.recommend(), plan.forecast
+            answer, odds, record = advice.sentence, advice.odds, advice.record
+            goal = f"{view.metric or view.unit.noun} {words.value(plan.target)}"
+            question = words.question(view.model, goal)
             goal += f" ({main.why})" if main.why else ""
             goal = f"{main.name}, {goal}" if len(self.groups) > 1 else goal
-            odds = "; ".join(filter(None, (goal, interval(advice, plan)))) + "."
+            odds = " ".join(filter(None, (odds, f"For {goal}.")))
             if self.opens == "ratio" and main.comparison is not None:
                 comparison = main.comparison
                 answer, odds = comparison.saving(), comparison.crossing.explain()
+                record = comparison.record
             still_html = f"<noscript>{self.still}</noscript>" if self.still else ""
             planner_html = asset("planner.html") + still_html
             sections.insert(0, Section("planner", "How much data do I need?", planner_html))
@@ -110,9 +102,10 @@ class Page:
         return Template(asset("page.html")).substitute(
             title=escape(self.title),
             kind=escape(self.kind),
-            question=escape(question_text),
+            question=escape(question),
             answer=escape(answer),
             odds=escape(odds),
+            record=escape(record),
             notes=notes_html,
             links=" ".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections),
             sections="\n".join(
@@ -127,10 +120,9 @@ class Page:
                 | {
                     "start": start_index,
                     "opens": self.opens,
-                    "legend": LEGEND,
                     "levels": LEVELS,
-                    "headlines": HEADLINES,
-                    "sentences": words.ANSWERS,
+                    "templates": TEMPLATES,
+                    "explained": words.LEGEND,
                 }
             ),
             table=asset("table.js"),
@@ -141,8 +133,8 @@ class Page:
 def overview(groups: Sequence[Group]) -> str:
     """A table of the answers of all groups at their first targets, and the same as sentences."""
     # Two columns for each model, so that only a few models fit.
-    curves = (fitted.curve for group in groups for fitted in group.forecasts)
-    names = list(dict.fromkeys(curve.name for curve in curves))
+    views = (view for group in groups for view in group.forecasts)
+    names = list(dict.fromkeys(view.evidence.name for view in views))
     left_out, names = len(names[_COLUMNS:]), names[:_COLUMNS]
     heads = ["point", "target"]
     for name in names:
@@ -157,12 +149,13 @@ def overview(groups: Sequence[Group]) -> str:
             link = f"#{urlencode({'point': group.name, 'target': group.target}, quote_via=quote)}"
             cells[0] = words.value(group.target), group.target
             for plan in group.plans:
-                if plan.curve.name in names:
-                    cell = 1 + 2 * names.index(plan.curve.name)
+                name = plan.forecast.evidence.name
+                if name in names:
+                    cell = 1 + 2 * names.index(name)
                     advice = plan.recommend()
-                    number = math.inf if advice.n is None else float(advice.n)
                     # Other advice than a number of samples sorts last.
-                    cells[cell] = short(advice), number if advice.action == "collect" else math.inf
+                    number = float(advice.n or 0) if advice.action == "collect" else math.inf
+                    cells[cell] = words.short(advice.action, advice.n), number
                     if advice.even is not None:
                         cells[cell + 1] = words.count(advice.even), advice.even
         pair, kinds = group.comparison, ["number"] * len(cells)
@@ -228,54 +221,97 @@ def asset(name: str) -> str:
     return (importlib.resources.files("korisk.report.page") / "assets" / name).read_text("utf-8")
 
 
-# --- The page of a pilot -------------------------------------------------------------------------
+# --- The page of forecasts -----------------------------------------------------------------------
 
 
-def pilot_page(
-    curves: Sequence[Curve],
+def plans_page(
+    forecasts: Sequence[Forecast],
     *,
     title: str,
+    short: Sequence[Curve] = (),
+    trained: Sequence[Trained] = (),
     target: float | None = None,
-    kind: str = "korisk plan of a pilot",
+    kind: str = "korisk plan",
     opens: str = "",
 ) -> str:
-    """Write the page of curves that a user measured, without a study.
+    """Write the page of one forecast or of several in one metric.
 
     If `opens` is "ratio", the first sentence compares the first two models.
     """
-    group = Group(title, tuple(curves), target)
-    if not group.forecasts:
-        # Raises, with the number of sizes that are needed.
-        forecast(group.curves[0])
     if target is not None:
-        check_target([fitted.curve for fitted in group.forecasts], target)
-    data, notes = groups_data([group])
+        check_goal(forecasts, target)
+    group = Group(title, tuple(forecasts), target, tuple(short), trained=tuple(trained))
+    return groups_page([group], title=title, kind=kind, opens=opens)
+
+
+def groups_page(
+    groups: Sequence[Group],
+    *,
+    title: str,
+    kind: str,
+    opens: str = "",
+    sections: Sequence[Section] = (),
+) -> str:
+    """Write the page of forecasts at one operating point or at several."""
+    data, notes = groups_data(groups)
     # Figures for browsers without scripts: of one model, of two, or of the first of many.
-    alt_text = f"Forecast of {', '.join(fitted.curve.name for fitted in group.forecasts[:8])}"
+    group = groups[0]
+    alt_text = f"Forecast of {', '.join(view.evidence.name for view in group.forecasts[:8])}"
     if group.comparison is not None and len(group.forecasts) == 2:
         still = figure_html(comparison_figure(group.comparison), alt_text)
     else:
         still = "".join(figure_html(plan_figure(plan), alt_text) for plan in group.plans[:_STILLS])
-    rows = []
-    for curve in group.curves:
-        means = curve.unit.from_error(curve.means).tolist()
-        for n, seeds, mean in zip(curve.sizes.tolist(), curve.counts.tolist(), means, strict=True):
-            rows.append((curve.name, n, seeds, mean))
-    table = worded("measured", rows, more=[curves[0].metric or curves[0].unit.noun])
-    findings = [f"{plan.curve.name}: {text}" for plan in group.plans for text in plan.findings]
-    measured = table_html(table)
-    measured += f"<h3>What is odd about it</h3>{bullets(findings)}" if findings else ""
     page = Page(
         title=title,
         kind=kind,
-        groups=[group],
+        groups=groups,
         data={"groups": data, "pictures": []},
         notes=notes,
         opens=opens,
         still=still,
         sections=[
-            Section("measured", "What was measured", measured),
+            *(_evidence(group, str(k or "")) for k, group in enumerate(groups)),
+            *sections,
             Section("how", "How it is extrapolated", asset("method.html")),
         ],
     )
     return page.html()
+
+
+def curves_page(
+    curves: Sequence[Curve],
+    trained: Sequence[Trained],
+    related: Sequence[Sequence[Curve]] = (),
+    *,
+    title: str,
+    target: float | None,
+) -> str:
+    """Write the page of the curves of a table; those with too few sizes are drawn all the same."""
+    relatives = related or [()] * len(curves)
+    rows = list(zip(curves, trained, relatives, strict=True))
+    long = [row for row in rows if len(row[0].sizes) >= LEAST_SIZES]
+    if not long:
+        forecast(curves[0])  # raises, with the number of sizes that are needed
+    return plans_page(
+        [forecast(curve, related=similar) for curve, _, similar in long],
+        title=title,
+        short=[curve for curve, *_ in rows if len(curve.sizes) < LEAST_SIZES],
+        trained=[about for _, about, _ in long],
+        target=target,
+    )
+
+
+def _evidence(group: Group, number: str) -> Section:
+    """What was measured or simulated: the means, and what they rest on."""
+    curves = [curve for view in group.forecasts for curve in (view.curve, view.simulated) if curve]
+    rows = []
+    for curve in (*curves, *group.short):
+        means = curve.unit.from_error(curve.means).tolist()
+        for n, seeds, mean in zip(curve.sizes.tolist(), curve.counts.tolist(), means, strict=True):
+            rows.append((curve.name, n, seeds, mean))
+    table = worded("measured", rows, more=[curves[0].metric or curves[0].unit.noun])
+    notes = dict.fromkeys(note for view in group.forecasts for note in view.notes)
+    html = table_html(table) + (f"<h3>What it rests on</h3>{bullets(notes)}" if notes else "")
+    measured = all(view.simulated is None for view in group.forecasts)
+    heading = "What was measured" if measured else "What was simulated"
+    return Section(f"measured{number}", f"{group.name}: {heading}" if number else heading, html)

@@ -59,7 +59,16 @@ def study_page(
     refuse_an_empty_one(contents)
     crossings = contents.crossings
     points = [point for point in contents.points if point.curves]
-    every = [Group(p.name, p.curves, target, crossings.get(p.name), p.complete) for p in points]
+    every = [
+        Group.of_curves(
+            p.name,
+            p.curves,
+            requested=target,
+            crossing=crossings.get(p.name),
+            complete=p.complete,
+        )
+        for p in points
+    ]
     groups, refused = with_valid_targets(every)
     curves, crowded = groups_data(groups, watch=watch)
     figures = tables = ""  # HTML

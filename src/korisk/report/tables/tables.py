@@ -83,7 +83,7 @@ def calibration_table(contents: Contents) -> ReportTable:
             means = curve.means**power
             # A single size, or squares too small to fit, have no line.
             with suppress(KoriskError):
-                line = calibrate(Curve(curve.sizes, means), "paper")
+                line = calibrate(Curve(curve.sizes, means))
                 key = point.name, curve.model, metric
                 rows += [(*key, "floor", line.floor), (*key, "sigma", line.slope)]
                 if curve.model in point.untrained:

@@ -4,7 +4,7 @@
 var koriskTable = (() => {
   "use strict";
 
-  // ---- Numbers in words, as korisk/planning/explain.py writes them ----
+  // ---- Numbers in words, as korisk/planning/words.py writes them ----
 
   /** A number with few digits: Python's f"{x:.{few}g}". */
   function general(x, few) {
@@ -26,14 +26,17 @@ var koriskTable = (() => {
   /** A probability, without claiming certainty. */
   const chance = (p) => (p < 0.01 ? "below 1%" : p > 0.99 ? "above 99%" : `${even(100 * p)}%`);
 
-  /** The largest probability of all N, where it falls short of a level. */
-  function most(p, level) {
-    const asked = `${Math.round(100 * level)}%`;
-    return chance(p) === asked ? `just below ${asked}` : `at most ${chance(p)}`;
-  }
-
   const count = (n) => (n === null ? "∞" : Math.round(n).toLocaleString("en"));
   const times = (x) => (x >= 10 ? count(even(x)) : general(x, 2));
+
+  /** Python's f"{n:,}" for a count below 1e12, else with four digits. */
+  const whole = (n) => (n < 1e12 ? count(n) : general(n, 4));
+
+  /** Python's f"{x:,.6g}". */
+  const price = (x) => {
+    const text = general(x, 6);
+    return text.includes("e") ? text : Number(text).toLocaleString("en", { maximumFractionDigits: 10 });
+  };
 
   const level = (p) => `${general(100 * p, 4)}%`;
   const fill = (template, words) => template.replace(/\{(\w+)\}/g, (_, name) => words[name]);
@@ -68,18 +71,18 @@ var koriskTable = (() => {
   }
 
   class Table {
-    constructor(data) {
-      Object.assign(this, data);
+    constructor(data, templates) {
+      Object.assign(this, data, { templates });
       this.unit = LAWS[data.unit.law];
       this.depth = data.targets.map((target) => -Math.log(this.unit.toError(target)));
       const bytes = Uint8Array.from(atob(data.table), (letter) => letter.charCodeAt(0));
-      const [low, high] = [data.sizes[0], data.horizon].map(Math.log);
+      const [low, high] = [data.first, data.horizon].map(Math.log);
       const steps = new Uint16Array(bytes.buffer);
       const logN = Array.from(steps, (step) => low + ((high - low) * step) / 65535);
       const wide = data.shares.length;
       this.rows = data.targets.map((_, row) => ({
         logN: logN.slice(row * wide, (row + 1) * wide),
-        first: data.ends[2 * row], // probability at the pilot's first N,
+        first: data.ends[2 * row], // probability at the first N,
         most: data.ends[2 * row + 1], // and the largest one
       }));
     }
@@ -114,9 +117,7 @@ var koriskTable = (() => {
 
     /** The probability that a target is met by N. */
     probability(n, target) {
-      const where = this.where(target);
-      if (!where.share && n === this.answers.middle[where.row]) return this.answers.chance[where.row];
-      const { logN, first, most } = this.blend(where);
+      const { logN, first, most } = this.blend(this.where(target));
       if (Math.log(n) < logN[0]) return first;
       const [at, part] = place(logN, Math.log(n) + 1e-9);
       const share = (1 - part) * this.shares[at] + part * this.shares[at + 1];
@@ -124,152 +125,124 @@ var koriskTable = (() => {
     }
 
     /** The smallest N with probability p; null where there is none. */
-    crossing(where, p) {
-      const { logN, first, most } = this.blend(where);
-      if (p <= first) return this.sizes[0];
+    crossing({ logN, first, most }, p) {
+      if (p <= first) return this.first;
       if (p > most) return null;
       const [at, part] = place(this.shares, (p - first) / (most - first));
       return Math.ceil(Math.exp((1 - part) * logN[at] + part * logN[at + 1]) - 1e-3);
     }
 
     /**
-     * The answer to a target at one of the table's levels. Sizes that do not exist, and infinite
-     * ones, are null.
+     * The answer to a target at one of the table's levels, with the cost of a sample if it is known.
+     * Sizes that do not exist, and infinite ones, are null.
      */
-    plan(target, sure = 0.9) {
-      const at = this.where(target);
-      const { row, share } = at;
-      const kept = this.answers;
-      const read = (values, p) => (share ? this.size(values, at, p) : values[row]);
-      const enough = (p) => (share ? this.crossing(at, p) : kept.samples[this.levels.indexOf(p)][row]);
-      const near = share < 0.5 ? row : row + 1;
-      const doubt = kept.doubt[share ? row + 1 : row];
+    plan(target, sure = 0.9, cost = null) {
+      const { row, share } = this.where(target);
+      const next = share ? row + 1 : row; // of two targets, the harder one
+      const { answers } = this;
+      const doubt = answers.doubt[next];
+      const blend = share ? this.blend({ row, share }) : null;
+      const read = (values, p) => (doubt ? null : blend ? this.crossing(blend, p) : values[row]);
+      const samples = this.levels.map((p, at) => [p, read(answers.samples[at], p)]);
       const plan = {
         target,
         sure,
-        between: share ? [this.targets[row], this.targets[row + 1]] : null,
+        cost,
+        interpolated: share ? [this.targets[row], this.targets[next]] : null,
+        between: answers.between[row],
         doubt: doubt ? this.doubts[doubt - 1] : "",
-        reach: share ? this.blend(at).most : kept.reach[row],
-        middle: read(kept.middle),
-        lower: read(kept.lower, 0.05),
-        upper: read(kept.upper, 0.95),
-        samples: Object.fromEntries(this.levels.map((p) => [String(p), enough(p)])),
-        ifReached: read(kept.if_reached),
-        by: read(kept.by),
+        reach: doubt ? null : blend ? blend.most : answers.reach[row],
+        lower: read(answers.lower, 0.05),
+        upper: read(answers.upper, 0.95),
+        samples: Object.fromEntries(samples),
+        even: read(answers.samples[this.levels.indexOf(0.5)], 0.5),
       };
-      if (doubt) Object.assign(plan, { middle: null, lower: null, upper: null });
-      if (share && plan.reach < this.least_reach) plan.middle = null;
-      plan.n = doubt ? null : enough(sure);
-      plan.even = doubt ? null : enough(0.5);
-      plan.chance = plan.middle === null ? null : share ? this.probability(plan.middle, target) : kept.chance[row];
-      plan.byChance = share ? this.probability(plan.by, target) : kept.by_chance[row];
-      const collect = (each) => kept.collect[this.levels.indexOf(sure)][each] === "1";
-      const advised = plan.n !== null && (share ? collect(row) && collect(row + 1) : collect(row));
-      const other = this.others[kept.other[near] - 1];
-      plan.advice = advised || !other ? { action: "collect", reasons: [] } : other;
+      plan.n = plan.samples[sure];
+      const collected = answers.collect[this.levels.indexOf(sure)];
+      const other = this.others[answers.other[share < 0.5 ? row : next] - 1];
+      const advised = plan.n !== null && collected[row] === "1" && collected[next] === "1";
+      plan.advice = advised || !other ? this.collect(plan) : this.otherwise(plan, other);
+      const related = share ? "" : answers.related[row]; // its numbers are those of one target
+      plan.reasons = [...plan.advice.reasons, related, ...this.findings].filter(Boolean);
       return plan;
     }
 
-    inside = (n) => n !== null && n <= this.last;
-
-    /** The advice in one line, by the templates of planner.py. */
-    question(goal, templates) {
-      return fill(templates[this.model ? "question" : "asked"], { model: this.model, goal });
-    }
-
-    headline(plan, templates) {
-      if (plan.advice.action !== "collect") return plan.advice.sentence;
-      const kind = plan.n <= this.sizes[0] ? "already" : this.inside(plan.n) ? "inside" : "collect";
-      const said = fill(templates[kind], { n: count(plan.n), sure: level(plan.sure) });
-      const name = this.model ? `${this.model}: ${said}` : said[0].toUpperCase() + said.slice(1);
-      return kind === "already" || plan.even === null ? name : name + fill(templates.even, { even: count(plan.even) });
-    }
-
-    /** What stands under it: the interval of N, and even odds where the line above has none. */
-    interval(plan, templates) {
-      if (plan.lower === null || (plan.upper !== null && plan.upper <= this.sizes[0])) return "";
-      const kind = plan.upper === null ? "at_least" : "interval";
-      const ends = fill(templates[kind], { lower: count(plan.lower), upper: count(plan.upper) });
-      const even = plan.advice.action !== "collect" && plan.even !== null;
-      return (even ? `${fill(templates.even, { even: count(plan.even) }).slice(2)}; ` : "") + ends;
-    }
-
-    /**
-     * A size between two rows. Where one of them has none, the probabilities tell it: at level p,
-     * or where they are the same part of the largest one as in the row that has it.
-     */
-    size(values, at, p) {
-      const [a, b] = [values[at.row], values[at.row + 1]];
-      if (a !== null && b !== null) {
-        return Math.round(Math.exp((1 - at.share) * Math.log(a) + at.share * Math.log(b)));
+    /** The advice to collect N, or that the pilot has it. */
+    collect(plan) {
+      const { n, target, sure, between } = plan;
+      const already = this.known ? "already" : "already_rehearsed";
+      const kind = n <= this.first ? already : n <= this.known ? "inside" : "collect";
+      const said = fill(this.templates.advice[kind], { n: count(n), target: value(target), sure: level(sure) });
+      const sentence = this.subject ? `${this.subject}: ${said}.` : `${said[0].toUpperCase()}${said.slice(1)}.`;
+      const reasons = [];
+      if (this.unit.toError(target) > this.easy) reasons.push(this.hint);
+      if (kind === "inside" && between) {
+        const [before, after] = between.map(count);
+        reasons.push(fill(this.templates.between, { before, after }));
+      } else if (kind === "collect" && this.known) {
+        reasons.push(fill(this.templates.far, { times: general(n / this.known, 2), last: count(this.known) }));
       }
-      if (a === null && b === null) return null;
-      if (p !== undefined) return this.crossing(at, p);
-      const known = a === null ? at.row + 1 : at.row;
-      const part = this.probability(values[known], this.targets[known]) / this.rows[known].most;
-      return this.crossing(at, part * this.blend(at).most);
+      return this.advice(plan, { action: "collect", n, sentence, reasons });
     }
 
-    /** Whether N lies beyond the pilot and holds only if the target is reached. */
-    conditional = ({ middle, reach }) => middle !== null && middle > this.last && reach < this.sure;
-
-    /** Whether the target is probably not reached, although there is a number of samples. */
-    unlikely = (plan) => this.conditional(plan) && plan.reach < this.even;
-
-    /** What is said of a target without a number: only a pilot that shows a floor rules it out. */
-    missed = () => (this.no_floor ? "not known" : "not reachable");
-
-    /** The measured sizes on either side of an N inside the pilot. */
-    sides(n) {
-      const after = this.sizes.findIndex((size) => size >= n);
-      return [this.sizes[Math.max(after - 1, 0)], this.sizes[after]];
+    /** Other advice; why to measure depends on the level. */
+    otherwise(plan, other) {
+      if (other.action !== "measure") return this.advice(plan, other);
+      const { no_number: none, too_far: far, then, near } = this.templates;
+      const sure = level(plan.sure);
+      const reached = this.reached[other.n]?.[this.levels.indexOf(plan.sure)];
+      const why = plan.n === null
+        ? fill(none, { sure, reach: chance(plan.reach) })
+        : fill(far, { n: count(plan.n), sure, near });
+      const after = reached ? [fill(then, { n: count(other.n), reached, sure })] : [];
+      return this.advice(plan, { ...other, reasons: [why, ...after] });
     }
 
-    /** The answer in sentences, by the templates of planner.py. */
-    sentence(plan, templates) {
-      if (plan.doubt) return plan.doubt;
-      const { middle: samples, samples: safe } = plan;
-      const ratio = samples / this.last;
-      const inside = samples !== null && samples <= this.last;
-      const parts = [
-        samples === null ? (this.no_floor ? "not_known" : "unreachable")
-        : samples <= this.sizes[0] ? "smallest"
-        : inside ? "inside"
-        : this.unlikely(plan) ? "unlikely"
-        : this.conditional(plan) ? "if_reachable"
-        : "beyond",
-      ];
-      if (samples !== null && ratio > this.far) parts.push("rough");
-      if (samples !== null && samples > this.sizes[0] && plan.lower !== null) {
-        parts.push(plan.upper === null ? "at_least" : "interval");
+    /** Advice with its price and the first check of a rehearsal. */
+    advice({ cost }, { action, n, sentence, reasons }) {
+      const more = [...reasons];
+      if (cost && n !== null) {
+        const missing = Math.max(n - this.known, 0);
+        const kind = missing ? (this.known ? "pilot" : "rehearsal") : "none";
+        const words = { missing: count(missing), last: count(this.known), price: price(cost * missing) };
+        more.push(fill(this.templates.price[kind], words));
       }
-      if (samples !== null && samples !== safe["0.9"]) {
-        parts.push(safe["0.9"] !== null ? "safe" : this.doubt ? "unsafe_inside" : "unsafe");
-      }
-      const [before, after] = inside ? this.sides(samples) : [];
-      const far = ratio >= 1.1 ? `${times(ratio)} times` : "little more than";
-      const words = {
-        start: this.model || "The model",
-        model: this.model || "the model",
-        whose: this.model ? ` of ${this.model}` : "",
-        target: value(plan.target),
-        horizon: count(this.horizon),
-        reach: chance(plan.reach),
-        why: this.no_floor,
-        most: most(plan.reach, 0.9),
-        anywhere: this.anywhere,
-        far: `${far} the pilot's largest N of ${count(this.last)}`,
-        samples: count(samples),
-        chance: chance(plan.chance),
-        before: count(before),
-        after: count(after),
-        lower: count(plan.lower),
-        upper: count(plan.upper),
-        safe: count(safe["0.9"]),
-      };
-      return parts.map((part) => fill(templates[part], words)).join(" ");
+      if (action !== "train" && this.check) more.push(this.check);
+      return { action, n, sentence, reasons: more };
+    }
+
+    /** The columns of the numbers of samples, and their texts for a plan. */
+    heads(shown) {
+      return [...shown.map((p) => `${level(p)} sure`), ...this.templates.heads];
+    }
+
+    cells(plan, shown) {
+      const reach = plan.reach === null ? "-" : chance(plan.reach);
+      if (plan.doubt) return [...shown.map(() => "-"), "-", "-", "-", reach];
+      const text = (n) => (n === null ? "none" : `${n <= this.first ? "≤ " : ""}${whole(n)}`);
+      const end = (n) => (plan.lower === null ? "-" : n === null ? "∞" : whole(n));
+      const ends = [plan.lower, plan.upper].map(end);
+      return [...shown.map((p) => text(plan.samples[p])), text(plan.even), ...ends, reach];
+    }
+
+    /** Even odds and the plausible range of N. */
+    odds({ even, lower, upper }) {
+      if (lower === null) return "";
+      const kind = even === null ? "lower" : upper === null ? "open" : "both";
+      return fill(this.templates.odds[kind], { even: count(even), lower: count(lower), upper: count(upper) });
+    }
+
+    /** How often such answers held, so far beyond the pilot. */
+    held(plan) {
+      const n = plan.advice.action === "collect" ? plan.n : 0;
+      const found = n > this.known && this.record.find(([times]) => n / (this.known || 1) <= times);
+      return found ? found[1] : "";
+    }
+
+    question(goal) {
+      return fill(this.templates.question[this.model ? "model" : ""], { model: this.model, goal });
     }
   }
 
-  return Object.freeze({ Table, LAWS, place, value, chance, most, times, count, level });
+  return Object.freeze({ Table, LAWS, place, general, value, chance, times, count, level, fill });
 })();

