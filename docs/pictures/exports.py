@@ -4,7 +4,7 @@ table in CSV, JSON or Parquet; scripts, spreadsheets and notebooks read both."""
 from _chart import GREY, arrow, box, canvas, text
 
 figure, axes = canvas(height=2.0)
-box(axes, 0.8, 1.5, 1.4, 0.6, "plan, bound,\npredict, …")
+box(axes, 0.8, 1.5, 1.4, 0.6, "plan, bound,\nrehearse, …")
 box(axes, 0.8, 0.5, 1.4, 0.6, "study.db\npilot.db")
 box(axes, 2.85, 1.5, 1.2, 0.45, "JSON")
 box(axes, 2.85, 0.5, 1.2, 0.6, "CSV, JSON,\nParquet")

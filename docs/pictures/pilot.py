@@ -1,5 +1,5 @@
-"""Error over N of FBP and a CNN, twice: planned from four sizes, the expected curve meets the
-target at N = 59; with a fifth size, which lies above that curve, it meets it at N = 123."""
+"""Error over N of FBP and a CNN, twice: planned from four sizes, even odds for the target are at
+N = 53; with a fifth size, which lies above the expected curve, they are at N = 175."""
 
 import numpy as np
 import torch
@@ -45,13 +45,14 @@ whole = kr.run_pilot(fit, [4, 8, 16, 32, 91], seeds=3, quiet=True).curve
 for axes, last in zip(panels, (32, 91), strict=True):
     kept = whole.n <= last
     plan = kr.plan(kr.Curve(whole.n[kept], whole.error[kept], whole.seed[: kept.sum()]), 0.005)
-    axes.fill_between(n, *plan.forecast.band(n), color=BLUE, alpha=0.2, linewidth=0)
-    axes.plot(n, plan.forecast.middle(n), color=BLUE)
+    band = (plan.forecast.quantile(n, p) for p in (0.05, 0.95))
+    axes.fill_between(n, *band, color=BLUE, alpha=0.2, linewidth=0)
+    axes.plot(n, plan.forecast.quantile(n, 0.5), color=BLUE)
     axes.plot(whole.n[kept], whole.error[kept], ".", color=GREY, markersize=5)
     axes.plot(plan.curve.sizes, plan.curve.means, "o", color=BLUE, markersize=5)
     axes.axhline(plan.target, color=GREY, linewidth=1)
-    axes.plot(plan.middle, plan.target, "D", color=BLUE, markersize=7)
-    words = f"planned up to N = {last}: {plan.middle}, chance {plan.chance:.0%}"
+    axes.plot(plan.even, plan.target, "D", color=BLUE, markersize=7)
+    words = f"planned up to N = {last}: even odds at {plan.even}"
     axes.set_title(words, fontsize=TYPE, loc="left")
     axes.set(ylim=(0.0015, 0.02))
     axes.set_yticks([0.002, 0.005, 0.01, 0.02], ["0.002", "0.005", "0.01", "0.02"])

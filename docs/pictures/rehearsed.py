@@ -7,7 +7,9 @@ from _chart import BLUE, GREEN, RED, TYPE, chart
 
 text = Path("benchmarks/results/rehearse.txt").read_text()
 reported = text[text.index("part: report") :].splitlines()
-cells = [line.split("|")[1:-1] for line in reported if line.startswith("| ")][1:]
+cells = [line.split("|")[1:-1] for line in reported if line.startswith("| ") and "---" not in line][
+    1:
+]
 populations = ["icons", "fashion", "glyphs", "chest_ct", "brain_mri_c"]
 named = ["clip art", "clothing", "glyphs", "chest CT", "brain MRI"]
 off = {name.strip(): [float(cell.split()[0]) for cell in row] for name, *row in cells}

@@ -31,14 +31,16 @@ pilot = kr.Curve(whole.n[small], whole.error[small], whole.seed[: small.sum()])
 plan = kr.plan(pilot, 0.00045, related=[simulated])
 n = np.geomspace(4, 4096, 60)
 figure, panels = chart(height=5.0, rows=2, xscale="log", yscale="log", ylabel="mean squared error")
-for axes, made in zip(panels, (plan.alone, plan), strict=True):
-    axes.fill_between(n, *made.forecast.band(n), color=BLUE, alpha=0.2, linewidth=0)
-    axes.plot(n, made.forecast.middle(n), color=BLUE)
+alone = kr.plan(pilot, plan.target)
+for axes, answer in zip(panels, (alone, plan), strict=True):
+    band = (answer.forecast.quantile(n, p) for p in (0.05, 0.95))
+    axes.fill_between(n, *band, color=BLUE, alpha=0.2, linewidth=0)
+    axes.plot(n, answer.forecast.quantile(n, 0.5), color=BLUE)
     axes.plot(whole.sizes, whole.means, "o", color=BLUE, mfc="white", ms=5, label="measured later")
-    axes.plot(made.curve.sizes, made.curve.means, "o", color=BLUE, ms=5, label="pilot")
+    axes.plot(answer.curve.sizes, answer.curve.means, "o", color=BLUE, ms=5, label="pilot")
     axes.axhline(plan.target, color=GREY, linewidth=1)
-    name = "with the simulated curve" if made is plan else "the pilot alone"
-    words = f"{name}: N = {made.middle}, chance {made.chance:.0%}"
+    name = "with the simulated curve" if answer is plan else "the pilot alone"
+    words = f"{name}: even odds at {answer.even}"
     axes.set_title(words, fontsize=TYPE, loc="left")
     axes.set(ylim=(8e-5, 2.5e-3))
     axes.set_yticks([1e-4, 3e-4, 1e-3], ["0.0001", "0.0003", "0.001"])
