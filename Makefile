@@ -87,7 +87,8 @@ fuzz: $(READY) ## feed every reader with broken files (50,000, some minutes)
 
 bench: $(READY) ## run the benchmarks (the planner's take some forty minutes on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/planner/requirements.txt
-	@for name in planner.compare planner.neural planner.related; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@$(BIN)/python -m benchmarks.planner.odds --save now && $(BIN)/python -m benchmarks.planner.odds --rivals --save rivals
+	@$(BIN)/python -m benchmarks.planner.related
 
 bench-operators: $(READY) ## compare the operators with other libraries (half an hour on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/operators/requirements.txt

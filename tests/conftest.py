@@ -1,6 +1,6 @@
 import gc
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +10,6 @@ import typer.main
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from korisk.planning.forecast import Forecast
-    from korisk.planning.plan import Plan
     from korisk.store.store import Store
 
 # The same examples in every run, so that a landing does not hang on a draw; `make slow` asks for
@@ -30,9 +26,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # They take most of the time of all tests, so that `make test` leaves them to `make thorough`.
 LONG = {
     "ablation/test_ablate.py",
-    *(f"cli/test_{name}_cli.py" for name in ("plan", "rehearse", "study")),
-    *("cli/test_cli.py", "curves/test_kept_tables.py"),
-    *("hardening/test_bombs.py", "hardening/test_outputs.py"),
+    *(f"cli/test_{name}_cli.py" for name in ("compute", "plan", "rehearse", "study")),
+    *("cli/test_cli.py", "cli/test_plan_odds.py", "curves/test_tables_tried.py"),
+    *(f"hardening/test_{name}.py" for name in ("bombs", "outputs", "readers")),
     *(f"pages/test_{name}.py" for name in ("api_examples", "equations", "pages_run")),
     *("networks/test_large_graphs.py", "paper/test_claims.py", "operators/test_anywhere.py"),
     "paper/test_theorem.py",
@@ -43,12 +39,24 @@ LONG = {
     "prediction/test_pilot_beside_rehearsal.py",
     "report/test_rehearsal_page.py",
     *(f"report/test_{name}.py" for name in ("notebook", "one_answer", "page", "serve")),
-    *(f"report/test_{name}_figure.py" for name in ("pilot", "prediction")),
+    *(f"report/test_{name}_figure.py" for name in ("forecast", "prediction")),
     *(f"report/test_{name}.py" for name in ("planner_js", "study_figures", "study_page")),
-    *(f"studies/test_{name}.py" for name in ("clusters", "dask", "engine", "killed", "pde")),
+    *(
+        f"studies/test_{name}.py"
+        for name in ("cells", "clusters", "dask", "engine", "killed", "pde")
+    ),
     *("studies/test_kinds.py", "studies/test_outside_kind.py"),
     *("test_examples.py", "test_without_paper.py"),
 }
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files of which `make test` or `make thorough` would run no test."""
+    wanted = {"not slow and not long": False, "long and not slow": True}.get(config.option.markexpr)
+    if wanted is None or collection_path.suffix != ".py":
+        return None
+    is_long = collection_path.relative_to(Path(__file__).parent).as_posix() in LONG
+    return True if is_long != wanted else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -77,52 +85,22 @@ def commands_made_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def bands_once() -> Iterator[None]:
-    """Bands take most of the time of a figure: those of the same results are computed once."""
-    import numpy as np
-
-    from korisk.planning.forecast import Forecast
-
-    known: dict[tuple[object, ...], object] = {}
-
-    def once(name: str) -> Callable[[Forecast, object], object]:
-        compute = getattr(Forecast, name)
-
-        def remembered(made: Forecast, n: object) -> object:
-            curve = made.curve
-            results = curve.n.tobytes(), curve.error.tobytes(), tuple(curve.seed), str(curve.unit)
-            asked = name, np.asarray(n, float).tobytes(), *results, made.fit, made.related
-            if asked not in known:
-                known[asked] = compute(made, n)
-            return known[asked]
-
-        return remembered
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("middle", "band"):
-            patch.setattr(Forecast, name, once(name))
-        yield
-
-
 @pytest.fixture
 def bare_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without figures and answers to many targets: they take seconds, and have own tests."""
     monkeypatch.setattr("korisk.report.page.study.page_figures", lambda *_, **__: iter([]))
     monkeypatch.setattr(
         "korisk.report.page.planner.planner_data",
-        lambda made, plans, _: {
-            "sizes": made.curve.sizes.tolist(),
+        lambda view, plans, _: {
+            "sizes": view.evidence.sizes.tolist(),
             "targets": [plans[0].target] * 4_000,
         },
     )
-
-    def asked_alone(made: "Forecast", exactly: "Sequence[float]") -> "tuple[list[Plan], list[int]]":
-        from korisk.planning.plan import plan_from
-
-        return [plan_from(made, target) for target in exactly], list(range(len(exactly)))
-
-    monkeypatch.setattr("korisk.planning.targets.plans_over_targets", asked_alone)
+    # The first target alone.
+    monkeypatch.setattr(
+        "korisk.planning.targets.plans_over_targets",
+        lambda _, exactly, make: (list(map(make, exactly)), list(range(len(exactly)))),
+    )
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from benchmarks.quality.house import (
     docstring_lines,
     long_functions,
     modules,
+    tree_of,
     vague_names,
     with_many_parameters,
 )
@@ -21,20 +22,20 @@ SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 # one that shrinks by more than 100 gives them back.
 LINES = {
     "operators": 5000,
-    "prediction": 4000,
+    "prediction": 2100,  # any operator, twice the training
     "networks": 3250,
-    "report": 3150,
-    "planning": 2800,
-    "curves": 2300,
+    "report": 3000,
+    "planning": 2700,  # the paper's recipe
+    "curves": 2700,  # names decide, spreads, units in cells; every remedy is tried
     "studies": 2250,
-    "cli": 1950,
+    "cli": 2100,  # calibrate
     "fitting": 1600,
     "problems": 1200,
     "images": 1150,
-    "theory": 1100,
+    "theory": 1150,  # C and kappa from floor and sigma
     "pilots": 1100,
     "store": 1000,
-    ".": 700,
+    ".": 750,
     "paper": 650,
     "ablation": 600,
 }
@@ -46,7 +47,6 @@ FILES_IN_A_FOLDER = 16
 LONG = {
     "cli/ablate.py:ablate",
     "cli/common/compute.py:run_tasks",
-    "cli/plan.py:plan",
     "cli/rehearse.py:rehearse",
     "images/formats/dicom.py:read_dicom",
     "images/read.py:read_images",
@@ -54,14 +54,12 @@ LONG = {
     "paper/commands/reproduce.py:reproduce",
     "prediction/rehearsal/simulation.py:simulation_of",
     "report/figures/images.py:reconstruction_figure",
-    "report/figures/prediction.py:prediction_figure",
 }
 MANY_PARAMETERS = {
     "ablation/ablation.py:ablate",
     "cli/ablate.py:ablate",
-    "cli/bound.py:bound",
-    "cli/compare.py:compare",
     "cli/plan.py:plan",
+    "cli/bound.py:bound",
     "cli/rehearse.py:rehearse",
     "cli/run.py:run",
     "fitting/gradient/train.py:train",
@@ -77,11 +75,8 @@ MANY_PARAMETERS = {
     "paper/commands/reproduce.py:reproduce",
     "pilots/adapters.py:pilot_sklearn",
     "pilots/run.py:run_pilot",
-    "planning/recommend.py:_advice",
-    "prediction/api.py:predict_structured",
     "prediction/rehearsal/rehearse.py:rehearse",
     "prediction/rehearsal/simulation.py:simulation_of",
-    "prediction/study.py:predict_study",
     "report/figures/panels.py:sheet",
     "studies/run/engine.py:run_study",
 }
@@ -90,9 +85,10 @@ MANY_PARAMETERS = {
 PUBLIC = {("planning/answer.py", "at"), ("planning/compare.py", "found")}
 # Fields of a layer's gain and of a recorded step.
 PUBLIC |= {("networks/amplification.py", "part"), ("networks/describe/recording.py", "part")}
-PUBLIC |= {("prediction/answer.py", "at")}  # a field of `Question`, which callers name
+PUBLIC |= {("prediction/study.py", "at")}  # a field of `Question`, which callers name
 PUBLIC |= {("theory/bound.py", "whole")}  # a field of `BarronBound`: the bound with its floor
 PUBLIC |= {("problems/problem.py", "wanted")}  # of a problem's draws: the map to the targets
+PUBLIC |= {("planning/words.py", "asked"), ("planning/words.py", "held")}  # of the record
 PUBLIC |= {("studies/run/progress.py", "left")}  # the time left of a run
 # The factors of a low-rank matrix, which stand to the left and to the right in its product.
 PUBLIC |= {("networks/dense.py", "left"), ("networks/describe/layers.py", "left")}
@@ -101,10 +97,7 @@ PUBLIC |= {("networks/dense.py", "left"), ("networks/describe/layers.py", "left"
 @cache
 def trees() -> dict[str, ast.Module]:
     """Every module of the package, by its path inside it."""
-    return {
-        path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-        for path in modules(SOURCE).values()
-    }
+    return {path.relative_to(SOURCE).as_posix(): tree_of(path) for path in modules(SOURCE).values()}
 
 
 def test_no_package_outgrows_its_table() -> None:

@@ -12,7 +12,7 @@ from types import FunctionType
 import pytest
 
 import korisk as kr
-from benchmarks.quality.house import circles, parsed
+from benchmarks.quality.house import circles, parsed, tree_of
 
 SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 
@@ -63,7 +63,7 @@ def package(path: Path) -> str:
 
 @cache
 def nodes(path: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(path.read_text())))
+    return list(ast.walk(tree_of(path)))
 
 
 def imports(path: Path, *, only_at_import: bool) -> Iterator[str]:

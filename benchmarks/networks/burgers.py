@@ -36,7 +36,7 @@ from benchmarks.markdown import header, line
 from korisk.fitting.gradient.many import Member, Schedule, train_many
 from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge
-from korisk.planning.answer import sample_cells
+from korisk.planning.tables import sample_cells
 from korisk.problems import Pairs, PdeProblem, Pools
 
 RESULTS = Path(__file__).parents[1] / "results"

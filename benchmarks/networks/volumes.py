@@ -198,7 +198,7 @@ def tables() -> str:
         rehearsals = [rehearsal(rows, name, source) for source in sources]
         for n, error in zip(SIZES, curve(rows, name, MEASURED).means, strict=True):
             cells = []
-            for then in (told.expected(n) for told in rehearsals):
+            for then in (made.forecast().at(n) for made in rehearsals):
                 held = then.lower <= error <= then.upper
                 inside, questions = inside + held, questions + 1
                 ratios.append(then.value / error)

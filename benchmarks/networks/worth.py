@@ -20,6 +20,7 @@ as soon as it is finished. `--tables` makes Markdown of benchmarks/results/worth
 import argparse
 import csv
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,6 +46,7 @@ from korisk.operators import (
     fbp,
     gaussian_kernel,
 )
+from korisk.planning.words import times
 
 RESULTS = Path(__file__).parents[1] / "results" / "worth.csv"
 TABLES = RESULTS.with_suffix(".txt")
@@ -241,11 +243,23 @@ def curves() -> dict[tuple[str, str, str], dict[str, kr.Curve]]:
     return made
 
 
+def ratio(saved: kr.Comparison) -> str:
+    """How many times fewer samples the first needs, with the plausible range."""
+    low, high = saved.ratio_range or (0.0, math.inf)
+    ends = f"{times(low)} to {times(high)}"
+    if not low or math.isinf(high):  # one end, with 95% probability
+        ends = f"{times(high)} or less" if math.isfinite(high) else f"{times(low)} or more"
+    if saved.ratio is None:
+        return ends if low or math.isfinite(high) else "not known"
+    bound = "at least " * saved.first.met_at_smallest + "at most " * saved.second.met_at_smallest
+    return f"{bound}{times(saved.ratio)}" + f" ({ends})" * bool(low or math.isfinite(high))
+
+
 def row(case: tuple[str, str, str], first: kr.Curve, second: kr.Curve) -> str:
     """A row: what was compared, errors in thousandths at both ends, the target, what is saved."""
     kind, network, images = case
     target, _ = default_target(first, second)
-    saved = kr.compare(first, second, target).ratio_words()
+    saved = ratio(kr.compare(first, second, target))
     name = {"mri": "F^T + U-Net", "blur": "H^+ + U-Net"}.get(kind, NETWORKS.get(network, network))
     ends = (curve.means[at] for curve in (first, second) for at in (0, -1))
     numbers = " | ".join(f"{1e3 * each:.3g}" for each in (*ends, target))
@@ -256,7 +270,7 @@ def row(case: tuple[str, str, str], first: kr.Curve, second: kr.Curve) -> str:
 def tables() -> Iterator[str]:
     """The tables of the docs: dense layers, other learned layers, wrong operators, recipes."""
     heads = ["problem", "network", "images", "instead", "known, N = 8", "2,048", "instead, N = 8"]
-    heads += ["2,048", "target", "samples of the second over those of the first"]
+    heads += ["2,048", "target", "times fewer samples (plausible)"]
     sections: dict[str, Callable[[str], bool]] = {
         "A dense layer in its place": lambda arm: arm == "dense",
         "Other learned layers": lambda arm: "from" in arm or arm in ("low rank 32", "convolution"),

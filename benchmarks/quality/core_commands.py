@@ -42,9 +42,10 @@ compare {PILOT} --target 0.006 --plot compare.png
 compare study --target 0.006 --json
 rehearse study.yaml
 rehearse study.yaml --plot rehearse.png
+calibrate {PILOT} --target 0.008 --network examples/ct_h8_ko.yaml
 bound examples/ct_h128_ko.yaml
 bound examples/ct_h128_fc.yaml --target 0.5 --replace M
-bound --module examples.describe_unet:factory
+bound --network examples/describe_unet.py:factory
 reproduce
 reproduce --published
 run study.yaml --dry-run

@@ -36,7 +36,7 @@ from korisk.errors import KoriskError, KoriskWarning
 from korisk.fitting import Recipe, train
 from korisk.networks import DenseNet
 from korisk.prediction.record import prediction_content, read_prediction, write_prediction
-from korisk.prediction.study import predict_study
+from korisk.prediction.study import Question, rehearse_study
 from korisk.store.store import Store
 from korisk.studies.results import json_text, pilot_table
 from korisk.studies.run.cells import run_cell
@@ -216,8 +216,9 @@ def _write_json(folder: Path) -> None:
 
 
 def _predict(folder: Path) -> None:
-    [made] = predict_study(Study(_STUDY), examples=16)
-    write_prediction(folder, prediction_content("tiny", [made.to_dict([1e-3], [64.0])]))
+    [made] = rehearse_study(Study(_STUDY))
+    content = made.to_dict(Question(targets=[1e-3], at=[64.0]))
+    write_prediction(folder, prediction_content("tiny", [content]))
 
 
 # --- Checkpoints ---------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,13 +52,20 @@ def docstring_lines(tree: ast.AST) -> set[int]:
     return found
 
 
-def code_lines(text: str) -> int:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A module's syntax tree, which several tests share."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def code_lines(path: Path) -> int:
     """Lines with code on them, docstrings left out."""
+    text = path.read_text(encoding="utf-8")
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in NOT_CODE:
             lines |= set(range(token.start[0], token.end[0] + 1))
-    return len(lines - docstring_lines(ast.parse(text)))
+    return len(lines - docstring_lines(tree_of(path)))
 
 
 def modules(package: Path) -> dict[str, Path]:
@@ -119,7 +127,7 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
 def parsed(package: Path) -> tuple[dict[str, ast.Module], dict[str, set[str]]]:
     """The modules of a package, and which of them each imports."""
     known = modules(package)
-    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in known.items()}
+    trees = {name: tree_of(path) for name, path in known.items()}
     return trees, {
         name: set(imported(name, path, trees[name], known)) - {name} for name, path in known.items()
     }
@@ -194,9 +202,7 @@ def by_package(package: Path) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for path in modules(package).values():
         inside = path.relative_to(package).parts
-        counts[inside[0] if len(inside) > 1 else "."] += code_lines(
-            path.read_text(encoding="utf-8")
-        )
+        counts[inside[0] if len(inside) > 1 else "."] += code_lines(path)
     return dict(counts.most_common())
 
 
@@ -222,7 +228,7 @@ def measure(package: Path) -> dict[str, object]:
     written = [line.strip() for text in texts.values() for line in text.splitlines()]
     comments = sum(line.startswith("#") for line in written)
     return {
-        "code": sum(map(code_lines, texts.values())),
+        "code": sum(map(code_lines, known.values())),
         "files": len(known),
         "lines a file": round(lines / len(known)),
         "files in the largest folder": max(folders.values()),

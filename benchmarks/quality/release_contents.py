@@ -12,14 +12,14 @@ import zipfile
 from pathlib import Path
 
 NEEDED = (  # what the package reads at run time, and what type checkers look for
+    "korisk/curves/names.txt",
     "korisk/paper/published.yaml",
     "korisk/paper/tables.yaml",
-    "korisk/planning/futures/prior.json",
+    "korisk/planning/record.json",
     "korisk/py.typed",
     "korisk/report/figures/fine.mplstyle",
     "korisk/report/figures/plain.mplstyle",
     "korisk/report/figures/theme.yaml",
-    "korisk/report/held.json",
     "korisk/report/page/assets/method.html",
     "korisk/report/page/assets/page.css",
     "korisk/report/page/assets/page.html",

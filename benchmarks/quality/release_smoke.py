@@ -108,7 +108,7 @@ def torch() -> str:
 
 def no_torch() -> str:
     """How a PyTorch module is refused."""
-    return refusal(korisk("bound", "--module", "networks:unet", code=2), "torch")
+    return refusal(korisk("bound", "--network", "networks.py:unet", code=2), "torch")
 
 
 def fit(n: int, seed: int) -> float:

@@ -3,15 +3,17 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from korisk import _interrupt as _interrupt  # before the imports that take a while
 from korisk import curves as curves
 from korisk import planning as planning
 from korisk import theory as theory
 from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning, MissingExtraError
+from korisk.planning.calibration import calibrate
 from korisk.planning.compare import Comparison, compare
-from korisk.planning.forecast import forecast
-from korisk.planning.plan import Plan, plan
+from korisk.planning.plan import Forecast, Plan, forecast, plan
+from korisk.planning.recommend import Recommendation
 from korisk.theory.bound import barron_bound
 from korisk.theory.budget import sample_size
 from korisk.theory.layer import Known, Learned
@@ -52,7 +54,8 @@ _LAZY = {
 _NAMES = {name: module for module, names in _LAZY.items() for name in names}
 # Names of `_NAMES` are loaded when they are first used; some of them need PyTorch.
 __all__ = ["KoriskError", "KoriskWarning", "__version__"]
-__all__ += ["Comparison", "Curve", "Plan", "compare", "forecast", "plan"]
+__all__ += ["Comparison", "Curve", "Forecast", "Plan", "Recommendation"]
+__all__ += ["calibrate", "compare", "forecast", "plan"]
 __all__ += ["Known", "Learned", "Network", "barron_bound", "sample_size"]
 __all__ += ["Pilot", "pilot_sklearn", "pilot_torch", "run_pilot"]
 __all__ += ["Rehearsal", "ablate", "rehearse"]

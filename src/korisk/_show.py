@@ -46,8 +46,7 @@ class Reported:
         Raises
         ------
         KoriskError
-            If the file cannot be written, or the plan uses related curves or another fit than
-            "posterior", which the page cannot compute.
+            If the file cannot be written.
         """
         file: Path = from_report("page.answers", "to_html")(self, path, target, title)
         return file

@@ -149,7 +149,7 @@ class UnreachableError(KoriskError):
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.1, 0.09, 0.08, 0.075, 0.072], model="KO")
     >>> kr.plan(pilot, target=0.01).require()
     Traceback (most recent call last):
-    korisk.errors.UnreachableError: KO: measure N = 512 next, ...
+    korisk.errors.UnreachableError: KO: unlikely to reach 0.01 ...
     """
 
     exit_code: ClassVar[int] = 3

@@ -10,7 +10,7 @@ from korisk.store.store import Store
 
 FILES = {
     "net.yaml": "layers:\n- {known: K, lipschitz: 1}\n",
-    "study.yaml": "name: s\npoints: [{side: 8, views: 8, bins: 12}]\nsizes: [2, 4]\n",
+    "study.yaml": "name: s\npoints: [{side: 8, views: 8, bins: 12}]\nsizes: [2, 4, 8]\n",
     "pilot.csv": "# ours\n\nn,error,seed\n4,0.1,1\n8,0.05,1\n16,0.03,1\n",
     "pilot.json": '[{"n": 4, "error": 0.1}]',
 }
@@ -67,12 +67,12 @@ def test_each_file_is_taken_where_it_belongs(capsys: pytest.CaptureFixture[str])
 def images(*sides: int) -> None:
     Path("images").mkdir()
     rng = np.random.default_rng(0)
-    for number in range(12):
+    for number in range(13):
         side = sides[number % len(sides)]
         np.save(Path("images", f"{number}.npy"), rng.random((side, side)))
 
 
-PREDICT = ("rehearse", "study.yaml", "--examples", "8", "--images", "images", "--patients", "file")
+PREDICT = ("rehearse", "study.yaml", "--examples", "12", "--images", "images", "--patients", "file")
 
 
 def test_a_mixture_of_sizes_is_said(capsys: pytest.CaptureFixture[str]) -> None:

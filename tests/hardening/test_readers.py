@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.quality.fuzz import readers as fuzz
+from benchmarks.quality.house import tree_of
 
 SOURCE = Path(__file__).parents[2] / "src" / "korisk"
 READS = re.compile(
@@ -63,14 +64,14 @@ NO_FILE = {  # module: why
 # fewer where a file needs PyTorch.
 FEWER = {
     **dict.fromkeys(("lodopab", "checkpoint", "study", "geometry"), 12),
-    **{"store": 20, "ablation": 12},
+    **{"store": 20, "ablation": 12, "ods": 12},
 }
 OTHERS, TIMES = 25, max(1, settings().max_examples // 50)
 SECONDS, MEMORY = 40.0, 2**28  # tracing memory, and busy cores, take several times as long
 
 
 def reads(path: Path) -> bool:
-    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    calls = (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call))
     return any(READS.fullmatch(ast.unparse(call.func)) for call in calls)
 
 

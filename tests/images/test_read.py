@@ -116,6 +116,10 @@ def test_hdf5_datasets_are_found_or_named(tmp_path: Path) -> None:
     named = read_images([f"{tmp_path}/b.hdf5:/one", f"{tmp_path}/b.hdf5:/two"])
     np.testing.assert_array_equal(named.images, np.array([one, *stack], np.float32))
     refused(r"has no dataset '/on'; did you mean '/one'", f"{tmp_path}/b.hdf5:/on")
+    with h5py.File(tmp_path / "sparse.h5", "w") as file:  # 3 MB of chunks that were never written
+        file.create_dataset("x", (100_000, 4096, 4096), "f4", chunks=(1, 512, 512))
+        file["x"][7, :512, :512] = 1.0
+    refused("sparse.h5: says that it has 100,000 x 4,096 x 4,096", tmp_path / "sparse.h5")
     np.savez(tmp_path / "c.npz", one=one, two=stack)
     refused(r"c.npz: must hold one array, got 2 \(one, two\)", tmp_path / "c.npz")
     refused(r"has no array 'tow'; did you mean 'two'", f"{tmp_path}/c.npz:tow")

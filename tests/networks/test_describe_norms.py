@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from korisk.operators import DataConsistency, Diagonal, Fourier
 
-FEW = settings(max_examples=settings().max_examples // 3)
+FEW = settings(max_examples=settings().max_examples // 5)
 
 
 def seeded(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:

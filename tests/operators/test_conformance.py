@@ -204,6 +204,13 @@ LATER = {
     *("joseph, curved cone", "voxel-driven, helix", "FDK, short scan", "convolution, mirrored"),
     *("FBP, parallel and pixel-driven", "pixel-driven, parallel", "moving, coils"),
     *("Tikhonov of a helix", "Tikhonov of a moving scan", "adjoint of tikhonov"),
+    *("fourier in 1D", "fourier, half of each pair", "diffusion, odd", "diffusion in a rectangle"),
+    *("NUFFT of coils", "Tikhonov of a NUFFT", "warp", "warp of volumes", "moving, spokes"),
+    *("sense in 1D", "blur on a torus", "blur, mirrored", "convolution", "tikhonov, tall"),
+    *("composed, adjoint", "normal equations", "joseph on the fly, fan", "joseph, fan"),
+    *("pixel-driven, fan", "rotate on the fly", "FBP, fan", "FBP, curved fan", "FBP as released"),
+    *("joseph, curved fan", "joseph, cone stored", "functions, adjoint and composed"),
+    *("Tikhonov of SciPy", "filter by FFT", "diagonal of zeros"),
 }
 
 

@@ -188,6 +188,7 @@ def test_only_narrow_bins_are_backprojected_by_the_adjoint(spacing: float, match
     assert isinstance(back, ops.PixelBackprojector) is not matched
 
 
+@pytest.mark.slow
 def test_shepp_logan_is_as_good_as_scikit_images() -> None:
     # 0.159 is iradon's relative error here: `python -m benchmarks.operators.compare --quality`.
     phantom = shepp_logan(256)

@@ -55,7 +55,7 @@ def test_the_limit_of_a_simulated_training_is_found(kind: str) -> None:
     assert pilot.limit.kind == known
     assert ("train a larger network at N = 1,024" in pilot.limit.next_run) == (kind == "network")
     assert str(pilot).count(pilot.limit.sentence) == 1
-    action = pilot.recommend(0.07).action
+    action = pilot.plan(0.07).recommend().action
     assert action == "train" if kind == "training" else action != "train"
     assert (action == "unknown") == (kind == "network")
     assert pilot.longer is not None
@@ -116,7 +116,7 @@ def test_a_longer_run_is_resumed_and_in_no_curve(tmp_path: Path) -> None:
     assert read_training(store, pilot.curve) == (pilot.training, pilot.longer)
     told = CliRunner().invoke(app, ["plan", str(store), "--target", "0.05", "--json"])
     (plan,) = json.loads(told.stdout)["plans"]
-    assert plan["recommendation"] == pilot.recommend(0.05).to_dict()
+    assert plan["recommendation"] == pilot.plan(0.05).recommend().to_dict()
     (point,) = read_contents(store).points
     assert (point.curves, len(point.cells)) == ((pilot.curve,), 8)
     table = tmp_path / "pilot.csv"

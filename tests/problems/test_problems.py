@@ -382,7 +382,7 @@ def test_motion_that_is_known_or_estimated_is_compensated(kind: str) -> None:
     errors = {}
     for handled in HANDLED:
         problem = moving(kind, handled, turn=8.0, shift=(2.0, -1.0))
-        inputs, targets = problem.pools(seed=1, train=0, validation=0, test=8).test
+        inputs, targets = problem.pools(seed=1, train=0, validation=0, test=4).test
         weights, tail = problem.reconstruction()
         image = weights * inputs
         for operator in tail:

@@ -15,12 +15,10 @@ from korisk.curves.stored import TRAINING, Chosen, MeasuredFit, error_of, rename
 from korisk.errors import Argument, KoriskError
 from korisk.files import write_text
 from korisk.pilots.fit import Reading, out_of_range
-from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.fit import target_error
-from korisk.planning.forecast import forecast
+from korisk.planning.forecast import LEAST_SIZES
 from korisk.planning.limits import Limit, Longer, limit, training_of
-from korisk.planning.plan import Plan, plan
-from korisk.planning.protocol import Answers, Expectation
+from korisk.planning.plan import Forecast, Plan, forecast, plan
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.studies.results import csv_text, curve_from, signed_table
@@ -50,7 +48,7 @@ class PilotFit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pilot(Reported, Answers):
+class Pilot(Reported):
     """The result of `run_pilot`. Errors and targets are in the metric's unit.
 
     `print(pilot)` summarises it in sentences.
@@ -234,9 +232,22 @@ class Pilot(Reported, Answers):
         goal = self._ready("plan", target)
         return plan(self.curve, goal, training=self.training, longer=self.longer)
 
-    def expected(self, n: float) -> Expectation:
-        """Expected error at one N."""
-        return forecast(self.curve).expected(n)
+    def forecast(self) -> Forecast:
+        """The law of the error at every N, from the chosen metric's curve.
+
+        Returns
+        -------
+        Forecast
+            The result of `korisk.forecast`.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> pilot = kr.run_pilot(lambda n, seed: 3.2 / n, sizes=[16, 32, 64, 128, 256], quiet=True)
+        >>> round(pilot.forecast().at(512).value, 4)
+        0.0063
+        """
+        return forecast(self.curve)
 
     def _ready(self, asker: str, target: float | None) -> float:
         """The target; raise if there is none, or if the pilot has too few sizes."""

@@ -28,8 +28,8 @@ from korisk.pilots.options import (
     checked_sizes,
 )
 from korisk.pilots.result import Pilot, read_pilot
-from korisk.planning.chances import TAIL
-from korisk.planning.compare import LEAST_SIZES
+from korisk.planning.forecast import LEAST_SIZES
+from korisk.planning.words import chance
 from korisk.seeds import checked_seeds
 from korisk.store.cells import Task
 from korisk.store.file import DamagedError
@@ -334,7 +334,7 @@ class _Rounds:
                 f"{plan.upper:,.0f} with 90% probability, a factor of {plan.upper / plan.lower:.3g}"
             )
         if plan.met_in_pilot:
-            return f"the measured mean at N = {plan.last:,} meets the target"
-        if plan.reach < TAIL:
-            return f"the target is hardly reachable: a probability of {plan.reach:.1%}"
+            return f"the measured mean at N = {plan.forecast.measured:,} meets the target"
+        if plan.recommend().action == "stop":
+            return f"the target will not be reached (chance {chance(plan.reach)})"
         return ""

@@ -10,18 +10,18 @@ import shutil
 import sqlite3
 import tempfile
 import warnings
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from korisk._group import grouped
 from korisk.errors import KoriskWarning
 from korisk.store import file
 from korisk.store.cells import CONTENTS, Task, cell_digest, digest, first_of, from_json
 
 _ENTRIES = 5  # of `meta`: format, study, korisk, created and cells
-_StoredCell = list[Any]  # id, key, point, seed, spec, spec_hash, ..., digest
+_Rows = list[tuple[Any, ...]]  # those of cells: id, key, point, seed, spec, spec_hash, ..., digest
 
 
 def require_intact(path: Path) -> None:
@@ -36,7 +36,7 @@ def require_intact(path: Path) -> None:
     if damaged:
         keys = first_of([str(cell[1]) for cell in damaged])
         raise file.DamagedError(path, f"not as written, and so damaged: {keys}")
-    if len(meta) < _ENTRIES or meta["cells"] != _total(intact):
+    if len(meta) < _ENTRIES or meta["cells"] != file.total(cell[-1] for cell in intact):
         raise file.DamagedError(path, "cells or entries are missing")
 
 
@@ -52,90 +52,70 @@ def copy_intact(path: Path, study: str, tasks: Sequence[Task], error: file.Damag
         shutil.copyfile(path, copy)
         file.restore_common_parts(copy)  # the header and schema, which all stores share
         file.create(draft, study)
-        with (
-            closing(file.plain_connection(copy, "immutable=1")) as source,
-            closing(file.connect(draft)) as target,
-            file.sqlite_errors(path),
-        ):
-            target.execute("BEGIN")
-            meta, intact, damaged = _read(source, target)
+        reading = closing(file.plain_connection(copy, "immutable=1"))
+        with reading as source, closing(file.connect(draft)) as target, file.sqlite_errors(path):
+            meta, intact, damaged = _read(source)
             if "study" in meta:
                 file.check_name(path, from_json(meta["study"])["name"], from_json(study)["name"])
             cells = [cell for cell in intact if (cell[1], cell[5]) in known]
-            others = len(intact) - len(cells)
-            lost = {str(cell[1]) for cell in damaged}
-            if others and "study" not in meta:
+            takes_over, total = len(cells) < len(intact) and "study" not in meta, None
+            with contextlib.suppress(ValueError):  # a digest that is not hexadecimal
+                total = file.total(str(cell[-1]) for cell in intact + damaged)
+            lost_are_known = {str(cell[1]) for cell in damaged} <= keys
+            if lost_are_known and meta.get("cells", "") == total and not takes_over:
+                cells = intact
+            elif takes_over or not tasks:
                 raise error
-            if lost <= keys and meta.get("cells") == _total(intact + damaged):
-                cells, others = intact, 0
-            elif not tasks:
-                raise error
-            for name, value in (meta | {"cells": _total(cells)}).items():
+            target.execute("BEGIN")
+            for name, value in (meta | {"cells": file.total(cell[-1] for cell in cells)}).items():
                 file.set_meta(target, name, value)
             file.insert(target, "cells", cells)
-            for table in CONTENTS:
-                target.execute(f"DELETE FROM {table} WHERE cell NOT IN (SELECT id FROM cells)")
+            for table, columns in CONTENTS.items():
+                # With their rowids, by which digests are ordered.
+                names = ("rowid", "cell", *columns, "digest")
+                query = (
+                    f"INSERT INTO {table} ({', '.join(names)}) VALUES (?{', ?' * len(names[1:])})"
+                )
+                numbers = {cell[0] for cell in cells}
+                rows = (row for row in _contents(source, table) if row[1] in numbers)
+                target.executemany(query, rows)
             target.execute("COMMIT")
-        asides = (f"{path}.damaged-{number}" for number in itertools.count(1))
-        aside = next(name for name in asides if not Path(name).exists())
+        numbered = (Path(f"{path}.damaged-{number}") for number in itertools.count(1))
+        aside = next(name for name in numbered if not name.exists())
         for suffix in ("", "-wal", "-shm", "-journal"):
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
         draft.rename(path)
-    reason = str(error).split(";")[0]
-    message = f"{reason}; {len(cells)} intact cells are copied to a new file, the rest is computed "
-    message += f"again; the damaged file is now {Path(aside).name}"
-    message += f", with {others} more that are not in this run" if others else ""
+    message = (
+        f"{str(error).split(';')[0]}; {len(cells)} of {len(intact)} intact cells are copied to a "
+        f"new file, the rest is computed again; the damaged file is now {aside.name}"
+    )
     warnings.warn(message, KoriskWarning, stacklevel=3)
 
 
-def _read(
-    source: sqlite3.Connection, target: sqlite3.Connection | None = None
-) -> tuple[dict[str, str], list[_StoredCell], list[_StoredCell]]:
-    """Intact entries and cells, and damaged cells; copy intact rows and arrays to `target`."""
+def _read(connection: sqlite3.Connection) -> tuple[dict[str, str], _Rows, _Rows]:
+    """Intact entries and cells, and damaged cells."""
     # Damaged text must be readable, so that its digest can be compared.
-    source.text_factory = lambda content: content.decode(errors="surrogateescape")
-    entries = (entry for _, *entry in _readable(source, "meta"))
-    meta = {name: value for name, value, stored in entries if stored == digest(name, value)}
-    digests: list[dict[int, dict[int, str]]] = []  # by cell and rowid
-    for table, columns in CONTENTS.items():
-        digests.append(defaultdict(dict))
-        for rowid, cell, *values, stored in _readable(source, table):
-            if stored == digest(*values):
-                digests[-1][cell][rowid] = stored
-                if target is not None:
-                    # With its rowid, by which digests are ordered. A row that was moved to another
-                    # cell may meet one of that cell.
-                    names = f"rowid, cell, {', '.join(columns)}, digest"
-                    slots = ", ".join("?" * (len(columns) + 3))
-                    with contextlib.suppress(sqlite3.IntegrityError):
-                        query = f"INSERT INTO {table} ({names}) VALUES ({slots})"
-                        target.execute(query, (rowid, cell, *values, stored))
-    cells: tuple[list[_StoredCell], list[_StoredCell]] = [], []
-    for _, number, *values, stored in _readable(source, "cells"):
-        # Digests are hashed in the order of rowids.
-        contents = ([text for _, text in sorted(table[number].items())] for table in digests)
-        cells[stored != cell_digest(values, *contents)].append([number, *values, stored])
+    connection.text_factory = lambda content: content.decode(errors="surrogateescape")
+    entries = _readable(connection, "meta")
+    meta = {name: value for _, name, value, stored in entries if stored == digest(name, value)}
+    digests = []  # of rows and of arrays, by cell, in the order of rowids
+    for table in CONTENTS:
+        rows = sorted((row[0], row[1], row[-1]) for row in _contents(connection, table))
+        digests.append(grouped((cell, stored) for _, cell, stored in rows))
+    cells: tuple[_Rows, _Rows] = [], []
+    for _, *cell in _readable(connection, "cells"):
+        contents = (table.get(cell[0], []) for table in digests)
+        cells[cell[-1] != cell_digest(cell[1:-1], *contents)].append(tuple(cell))
     return meta, *cells
 
 
+def _contents(connection: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...]]:
+    """Rows or arrays that have their digest: the rowid, the cell, the columns, the digest."""
+    return (row for row in _readable(connection, table) if row[-1] == digest(*row[2:-1]))
+
+
 def _readable(connection: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...]]:
-    """Rowids and rows of a table, from its start and, past an unreadable page, from its end."""
-    rowids = set[int]()
-    for order in ("ASC", "DESC"):
-        with contextlib.suppress(sqlite3.Error):
-            query = f"SELECT rowid, * FROM {table} NOT INDEXED ORDER BY rowid {order}"
-            for row in connection.execute(query):
-                if row[0] in rowids:
-                    return
-                rowids.add(row[0])
-                yield row
-            return
-
-
-def _total(cells: Sequence[_StoredCell]) -> str:
-    """The sum of the digests of cells; empty if one is not hexadecimal."""
-    try:
-        return file.total(str(cell[-1]) for cell in cells)
-    except ValueError:
-        return ""
+    """Rowids and rows of a table, up to an unreadable page."""
+    with contextlib.suppress(sqlite3.Error):
+        yield from connection.execute(f"SELECT rowid, * FROM {table} NOT INDEXED ORDER BY rowid")

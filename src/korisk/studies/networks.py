@@ -4,7 +4,6 @@ Norms are computed from the operators if PyTorch is installed and that takes sec
 otherwise they are unknown.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from korisk._json import JsonMapping
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
-from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
+from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket, calibrated
 
 Spec = JsonMapping  # of a point
 
@@ -61,32 +60,26 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
         side, views, bins = (problem[name] for name in ("side", "views", "bins"))
         beam, arc = str(problem.get("beam", "")), problem.get("arc")
         tail, compositions = known_layers(side, views, bins, beam, arc)
-        composition = Network([*tail, Known("end", lipschitz=1.0)], compositions=compositions)
         arc_text = "" if arc is None else f" over {arc:g} degrees"
         scan = f"H = {side}, {views} views, {bins} bins, {beam} beam{arc_text}"
-        for model, name, count, known_tail, lipschitz in (
-            ("KO", "W", views * bins, tail, composition.lipschitz()),
-            ("FC", "M", views * bins * side * side, [], 1.0),
+        for model, name, count, known_tail in (
+            ("KO", "W", views * bins, tail),
+            ("FC", "M", views * bins * side * side, []),
         ):
             if model not in spec.get("models", {model: None}):
                 continue
             curve = by_model.get(model)
-            # Only a mean squared error follows the bound; other metrics have no such line.
-            constants: dict[str, float] = {}
-            if curve is not None and curve.metric == "mse" and 0 < lipschitz < math.inf:
-                with suppress(KoriskError):  # a single size
-                    line = calibrate(curve, "paper")
-                    if line.slope:
-                        # Solve for C and kappa such that the composed bound equals the line.
-                        kappa = line.slope / lipschitz**2 / count
-                        constants = {"C": line.floor**0.5 / lipschitz, "kappa": kappa}
-            layers: list[Layer] = [Learned(name, parameters=count, **constants), *known_tail]  # type: ignore[arg-type]
+            layers: list[Layer] = [Learned(name, parameters=count), *known_tail]
             if _relu(spec, model):
                 layers.append(Known("ReLU", lipschitz=1.0))
             network = Network(layers, compositions=compositions if known_tail else ())
+            # Only a mean squared error follows the bound; other metrics have no such line.
+            if curve is not None and curve.metric == "mse":
+                with suppress(KoriskError):  # a single size, a flat line, or no norm
+                    network = calibrated(network, calibrate(curve))
             title = f"{model}, {point_name}: {scan}"
             last = None if curve is None else int(curve.sizes[-1])
-            networks.append(TitledNetwork(title, network, bool(constants), last))
+            networks.append(TitledNetwork(title, network, network.calibrated is not None, last))
     return networks
 
 
