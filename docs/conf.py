@@ -38,7 +38,6 @@ extensions = [
     "mathml",
     "notebooks",
     "outside",
-    "packages",
     "pictures",
     "resources",
     "titles",

@@ -1,6 +1,9 @@
-"""Words of prose in README.md and docs/: without code, tables, formulas, results and link targets.
+"""Words of README.md, CONTRIBUTING.md and docs/: of all text as `wc -w` counts, and of prose.
 
-python -m benchmarks.quality.prose [ROOT]
+    python -m benchmarks.quality.prose [ROOT]
+
+What a benchmark writes, between `<!-- NAME -->` and `<!-- end of NAME -->`, is left out of both.
+Prose is without code, tables, formulas and link targets.
 """
 
 import re
@@ -9,9 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {"gallery", "generated"}  # by Sphinx
+RESULTS = re.compile(r"<!-- ([\w ]+) -->.*?<!-- end of \1 -->", re.DOTALL)
 FENCE = re.compile(r"^( *)(`{3,}|:{3,})\{?(\w*)\}?.*?^\1\2 *$", re.DOTALL | re.MULTILINE)
 NOT_PROSE = (
-    re.compile(r"<!-- ([\w ]+) -->.*?<!-- end of \1 -->", re.DOTALL),  # results
     re.compile(r"^\$\$.*?^\$\$.*?$", re.DOTALL | re.MULTILINE),  # displayed formulas
     re.compile(r"^ *\|.*$", re.MULTILINE),  # rows of tables
     re.compile(r"^\([\w:-]+\)=$", re.MULTILINE),  # labels of theorems
@@ -29,18 +32,20 @@ def prose(text: str) -> str:
     return FORMULA.sub("formula", text)
 
 
-def words(root: Path = ROOT) -> dict[str, int]:
-    """Words of prose of every page, by its path from the root."""
-    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+def words(root: Path = ROOT) -> dict[str, tuple[int, int]]:
+    """Words of all text and of prose, for every page by its path from the root."""
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+    written = (page for page in pages if not GENERATED & set(page.parts))
+    texts = {page: RESULTS.sub("", page.read_text(encoding="utf-8")) for page in written}
     return {
-        page.relative_to(root).as_posix(): len(WORD.findall(prose(page.read_text("utf-8"))))
-        for page in pages
-        if not GENERATED & set(page.parts)
+        page.relative_to(root).as_posix(): (len(text.split()), len(WORD.findall(prose(text))))
+        for page, text in texts.items()
     }
 
 
 if __name__ == "__main__":
     counts = words(*map(Path, sys.argv[1:]))
     for name, count in counts.items():
-        print(f"{count:7,}  {name}")
-    print(f"{sum(counts.values()):7,}  words of prose on {len(counts)} pages")
+        print("{:7,} {:7,}  {}".format(*count, name))
+    whole, of_prose = map(sum, zip(*counts.values(), strict=True))
+    print(f"{whole:7,} words, {of_prose:,} of them prose, on {len(counts)} pages")

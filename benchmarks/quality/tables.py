@@ -1,14 +1,11 @@
-"""The figures of docs/explanation/quality.md, from what the commands named there kept.
+"""How korisk is tested, in figures: benchmarks/results/quality.txt, from what commands kept.
 
     python -m benchmarks.quality.tables            # print them
-    python -m benchmarks.quality.tables --write    # put them into the page
-
-On the page they stand between `<!-- NAME -->` and `<!-- end of NAME -->`.
+    python -m benchmarks.quality.tables --write    # write the file
 """
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ from benchmarks.quality.coverage_figures import Count
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "explanation" / "quality.md"
+TEXT = RESULTS / "quality.txt"
 _FEW_SECONDS = 20  # folders that take less share a row
 
 
@@ -142,43 +139,31 @@ def house(kept: dict[str, Any]) -> Iterator[str]:
 
 
 SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
-    "test time": ("test_time.json", test_time),
-    "coverage": ("coverage.json", coverage),
-    "mutation": ("mutation.json", mutation),
-    "fuzz": ("fuzz.json", fuzz),
-    "release": ("release_arm.json", release),
-    "house": ("house.json", house),
+    "Where the time of CI goes: `quality.test_time`": ("test_time.json", test_time),
+    "What the tests reach: `make coverage`": ("coverage.json", coverage),
+    "Small faults: `make mutation`": ("mutation.json", mutation),
+    "Broken files: `make fuzz`": ("fuzz.json", fuzz),
+    "Installed from its archives: `make release-check`": ("release_arm.json", release),
+    "The source beside other libraries: `quality.house`": ("house.json", house),
 }
 
 
-def section(name: str) -> str:
-    """The lines of one section, or that there are none yet."""
-    file, made = SECTIONS[name]
-    path = RESULTS / file
-    if not path.exists():
-        return f"Not kept yet: there is no `benchmarks/results/{file}`."
-    return "\n".join(made(json.loads(path.read_text(encoding="utf-8"))))
-
-
-def filled(page: str) -> str:
-    """The page with every section as it should be; each must be there once."""
-    for name in SECTIONS:
-        start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        if (page.count(start), page.count(end)) != (1, 1):
-            sys.exit(f"{PAGE.name} must have one section between {start.strip()} and {end}")
-        before, rest = page.split(start)
-        page = f"{before}{start}\n{section(name)}\n\n{end}{rest.split(end)[1]}"
-    return page
+def tables() -> Iterator[str]:
+    """All of them, a line at a time."""
+    for title, (file, lines_of) in SECTIONS.items():
+        kept = json.loads((RESULTS / file).read_text(encoding="utf-8"))
+        yield from (f"### {title}", "", *lines_of(kept), "")
 
 
 def main() -> None:
-    """Print the sections, or write them into the page."""
+    """Print the tables, or write them into their file."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put them into the page")
+    parser.add_argument("--write", action="store_true", help="write the file")
+    text = "\n".join(tables())
     if parser.parse_args().write:
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        TEXT.write_text(text, encoding="utf-8")
     else:
-        print("\n\n".join(map(section, SECTIONS)))
+        print(text)
 
 
 if __name__ == "__main__":

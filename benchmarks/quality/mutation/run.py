@@ -10,7 +10,7 @@ is noticed too, and told apart. Only the packages' own tests are asked unless `-
 others, and not for longer than `--each`, so that the true score is no lower. Faults that are not
 reached within `--seconds` are left out. Those that change nothing that anyone could notice are
 listed with a reason each in equivalent_mutants.yaml; the score is told with and without them. The
-kept output is benchmarks/results/mutation.json; docs/explanation/quality.md says how it was made.
+kept output is benchmarks/results/mutation.json.
 """
 
 import argparse
