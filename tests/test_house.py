@@ -39,7 +39,7 @@ LINES = {
     "paper": 650,
     "ablation": 600,
 }
-DOCSTRINGS = 11_800  # lines, in all packages
+DOCSTRINGS = 11_400  # lines, in all packages
 FILES_IN_A_FOLDER = 16
 
 # Functions of more than 80 lines, docstrings left out, and of more than eight parameters, `self`
