@@ -1,7 +1,7 @@
 """How korisk is tested, in figures: benchmarks/results/quality.txt, from what commands kept.
 
-    python -m benchmarks.quality.tables            # print them
-    python -m benchmarks.quality.tables --write    # write the file
+python -m benchmarks.quality.tables            # print them
+python -m benchmarks.quality.tables --write    # write the file
 """
 
 import argparse
