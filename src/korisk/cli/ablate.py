@@ -15,8 +15,9 @@ from typer import Argument as Positional
 from korisk._json import JsonDict
 from korisk.cli.common import own_code
 from korisk.cli.common.command import command
+from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Device, Json, Recipe, Target, Yes
-from korisk.cli.common.output import json_text, print_json, show, tell, warnings_as_lines
+from korisk.cli.common.output import json_text, print_json, show
 from korisk.cli.rehearse import agreed, source_of, time_left
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, UnreachableError, did_you_mean, shown

@@ -4,39 +4,70 @@ import contextlib
 import errno
 import io
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections import UserDict
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+import korisk
 from korisk import __version__, _interrupt
-from korisk.cli.ablate import ablate
-from korisk.cli.bound import bound
-from korisk.cli.calibrate import calibrate
 from korisk.cli.common.command import Command
-from korisk.cli.common.output import running, with_command
-from korisk.cli.compare import compare
-from korisk.cli.export import export
-from korisk.cli.plan import plan
-from korisk.cli.rehearse import rehearse
-from korisk.cli.report import report
-from korisk.cli.run import run as run_study
-from korisk.cli.serve import serve
+from korisk.cli.common.messages import running, with_command
 from korisk.errors import KoriskError, shown
 from korisk.texts import plain
 
-try:
-    from korisk.paper import commands as paper
-except ModuleNotFoundError as missing:
-    if missing.name != "korisk.paper":
-        raise
-    # A distribution may leave korisk/paper out; its commands are then missing.
-    paper = None  # type: ignore[assignment]
+# In the order of the help, with their modules, which are imported when a command is asked for.
+COMMANDS = {
+    name: f"cli.{name}" for name in ("rehearse", "plan", "compare", "calibrate", "ablate", "bound")
+}
+# A distribution may leave korisk/paper out; its command is then missing.
+HAS_PAPER = find_spec("korisk.paper") is not None
+COMMANDS |= {"reproduce": "paper.commands.reproduce"} if HAS_PAPER else {}
+COMMANDS |= {name: f"cli.{name}" for name in ("run", "report", "export", "serve")}
+
+
+class _Commands(UserDict[str, Any]):
+    """The commands by name, each made when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        if self.data[name] is None:
+            if HAS_PAPER and name in ("run", "report"):
+                import_module("korisk.paper")  # adds the paper's tables to a study's report
+            single = typer.Typer(rich_markup_mode=None, add_completion=False)
+            function = getattr(import_module(f"korisk.{COMMANDS[name]}"), name)
+            single.command(cls=Command)(function)
+            self.data[name] = typer.main.get_command(single)
+        return self.data[name]
+
+
+class _Group(TyperGroup):
+    """The root: its help is read from the commands' files, without importing them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands: Any = _Commands(dict.fromkeys(COMMANDS))
+
+    def format_commands(self, _: Any, formatter: Any) -> None:
+        """List the commands with the first sentence of each."""
+        rows = []
+        for name, module in COMMANDS.items():
+            file = Path(korisk.__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
+            text = file.read_text(encoding="utf-8").partition(f"\ndef {name}(")[2]
+            (docstring,) = re.findall(r'"""(.*?)(?:\n\n|""")', text, re.DOTALL)[:1]
+            rows.append((name, re.split(r"(?<=[.?]) ", " ".join(docstring.split()))[0]))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
 
 app = typer.Typer(
     name="korisk",
+    cls=_Group,
     help="How much training data a network with known operators needs, and what each one saves.",
     epilog="Exit codes: 0 done, 1 cells of a study failed, 2 the input was "
     "wrong, 3 the target cannot be reached or the answer is not known, 130 interrupted.",
@@ -45,13 +76,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-# Help lists commands in this order: the paper's stand among those of studies.
-_COMMANDS: list[Callable[..., None]] = [rehearse, plan, compare, calibrate, ablate, bound]
-_STUDIES: list[Callable[..., None]] = [run_study, report, export, serve]
-if paper is not None:
-    _STUDIES = [paper.reproduce, run_study, report, export, serve]
-for _function in [*_COMMANDS, *_STUDIES]:
-    app.command(cls=Command)(_function)
 
 # Base class of Typer's usage errors, which has no public name.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -102,9 +126,9 @@ def run(arguments: list[str]) -> int:
     except OSError:
         return _fail("the working folder no longer exists; change to another one", 2)
     group: Any = typer.main.get_command(app)
-    command = group.commands.get(arguments[0] if arguments else "")
-    running.set(command)
     try:
+        command = group.commands.get(arguments[0] if arguments else "")
+        running.set(command)
         code = group(arguments, prog_name="korisk", standalone_mode=False)
         sys.stdout.flush()
     except KoriskError as error:

@@ -12,8 +12,9 @@ import typer
 from korisk._checks import one_of
 from korisk.cli.common import own_code
 from korisk.cli.common.command import command
+from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Json, Plot, Target
-from korisk.cli.common.output import check_plot, print_json, save_plot, show, tell
+from korisk.cli.common.output import check_plot, print_json, save_plot, show
 from korisk.errors import Argument, KoriskError, UnreachableError, levels_off
 from korisk.texts import Table, number, short, whole
 from korisk.theory import BOUNDS, BarronBound, BoundForm, Network, barron_bound

@@ -8,8 +8,8 @@ import typer
 
 from korisk._checks import one_of
 from korisk.cli.common.command import command
+from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Folder
-from korisk.cli.common.output import tell
 from korisk.errors import KoriskError
 from korisk.files import write_bytes, write_text
 from korisk.store.store import Store, store_path

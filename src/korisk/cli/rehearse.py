@@ -21,6 +21,7 @@ from korisk import _checks
 from korisk._json import JsonDict, JsonMapping
 from korisk.cli.common import options, output, own_code
 from korisk.cli.common.command import command
+from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError
 from korisk.files import make_folder
@@ -171,7 +172,7 @@ def rehearse(
         make_folder(out)
     screen = Console(stderr=True, quiet=json)
     with (
-        output.warnings_as_lines(),
+        warnings_as_lines(),
         screen.status("reading") as status,
         own_code.failures_named("--network", network),
         _tell_interruption(),
@@ -227,7 +228,7 @@ def rehearse(
 
         output.write_page(html, rehearsal_page(points, question, title=name))
     if out is not None:
-        output.tell(f"wrote {write_prediction(out, content)}")
+        tell(f"wrote {write_prediction(out, content)}")
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
     answer.require_targets(points, question)
 
@@ -263,7 +264,7 @@ def agreed(yes: bool, status: Status) -> Callable[[float, float], None]:
         text = f"training takes about {duration(seconds)} and {needed}, going by a few steps"
         fewer = "fewer --steps, --seeds or --sizes take less"
         if yes or seconds <= _TOO_LONG:
-            output.tell(text)
+            tell(text)
         elif not sys.stdin.isatty():
             raise KoriskError(f"{text}; add --yes to start it; {fewer}")
         else:
@@ -282,7 +283,7 @@ def _tell_interruption() -> Iterator[None]:
         yield
     except KeyboardInterrupt as interruption:
         if interruption.args:
-            output.tell(str(interruption))
+            tell(str(interruption))
         raise
 
 

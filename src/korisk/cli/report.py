@@ -11,8 +11,9 @@ from rich.text import Text
 
 from korisk._checks import one_of
 from korisk.cli.common.command import command
+from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Folder, Json, Target
-from korisk.cli.common.output import print_json, tell
+from korisk.cli.common.output import print_json
 from korisk.errors import KoriskError
 from korisk.files import FIGURE_KINDS, make_folder, write_text
 from korisk.texts import counted

@@ -11,8 +11,9 @@ from urllib.parse import quote
 from korisk._json import JsonDict
 from korisk.cli.common.command import command
 from korisk.cli.common.compute import Outcome, report_failures, run_tasks
+from korisk.cli.common.messages import warnings_as_lines
 from korisk.cli.common.options import Device, Full, Json, Running, Workers
-from korisk.cli.common.output import print_json, show, warnings_as_lines
+from korisk.cli.common.output import print_json, show
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossing, crossing
 from korisk.store.store import Store, store_path, store_to_write

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option
 
 from korisk.cli.common.command import command
-from korisk.cli.common.output import tell
+from korisk.cli.common.messages import tell
 
 
 @command("report.serve.TableServer")

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from korisk import _checks
 from korisk._json import JsonDict
+from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Running
-from korisk.cli.common.output import tell, warnings_as_lines
 from korisk.errors import KoriskError
 from korisk.files import make_folder, write_text
 from korisk.store.cells import Task

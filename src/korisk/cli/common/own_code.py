@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from korisk._json import JsonMapping
-from korisk.cli.common.output import warnings_as_lines
+from korisk.cli.common.messages import warnings_as_lines
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.theory import Network
 

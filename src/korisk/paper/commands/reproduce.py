@@ -11,8 +11,9 @@ import typer
 from korisk import _checks
 from korisk.cli.common.command import command
 from korisk.cli.common.compute import report_failures, run_tasks
+from korisk.cli.common.messages import refuse_extra
 from korisk.cli.common.options import Device, Full, Json, Running, Workers
-from korisk.cli.common.output import print_json, refuse_extra, show
+from korisk.cli.common.output import print_json, show
 from korisk.cli.run import print_end
 from korisk.errors import KoriskError
 from korisk.paper import reproduction as paper
