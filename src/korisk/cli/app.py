@@ -109,7 +109,6 @@ def _root(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit with its code."""
-    _interrupt.handle()
     if sys.stdout is None:  # closed by the caller
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (it serves until the exit)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -129,6 +128,7 @@ def run(arguments: list[str]) -> int:
     try:
         command = group.commands.get(arguments[0] if arguments else "")
         running.set(command)
+        _interrupt.handle()  # everything is imported
         code = group(arguments, prog_name="korisk", standalone_mode=False)
         sys.stdout.flush()
     except KoriskError as error:
