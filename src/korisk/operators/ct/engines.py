@@ -13,9 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 EngineName = Literal["auto", "matrix", "on_the_fly"]
+Made = TypeVar("Made")
 ENGINES: tuple[EngineName, ...] = ("auto", "matrix", "on_the_fly")
 
-_FEW = 4  # images up to which one by one is quicker: SciPy has a loop for single columns
-_MKL_LEAST = 4
-_SMALL = 3e6  # entries up to which MKL multiplies one image by the whole matrix quicker
+_FEW = 4  # images up to which the folded matrix is quicker
+_SMALL = 3e6  # entries up to which one image by the whole matrix is quicker
+_LEAST = 4  # columns from which libraries multiply them at once quickly
 _COLUMNS = 32  # images multiplied at once: one row of them is two cache lines in float32
 _PIXEL_TILE = (16, 16)
 _RAY_TILE = (16, 8)  # views, bins
@@ -67,6 +68,7 @@ class Engine(ABC):
 # Sizes
 
 
+@lru_cache(64)
 def entry_count(stencil: AnyStencil) -> int:
     """Number of matrix entries: estimated from a few views; at most, if views are large."""
     views = stencil.geometry.views_count
@@ -145,7 +147,8 @@ class CpuMatrix(Engine):
     Several images at once go through MKL where PyTorch has it, and through SciPy elsewhere, since
     PyTorch's own product without MKL is far slower. Pixels and rays are numbered tile by tile, so
     that neighbouring rows of the matrix read the same few kilobytes of a batch; that alone makes
-    the products up to three times faster.
+    the products up to three times faster. A matrix is built when a batch first needs it: single
+    images of a large scan need the folded one alone, a quarter of the time and memory.
     """
 
     def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
@@ -153,36 +156,40 @@ class CpuMatrix(Engine):
         *rows, columns = stencil.image_shape
         self.pixels = _Numbering((math.prod(rows), columns), _PIXEL_TILE)
         self.rays = _Numbering((stencil.geometry.views_count, stencil.bins), _RAY_TILE)
-        self._folded: Engine | None = None
-        natural = sparse_matrix(stencil, dtype, self.pixels.place.numpy().astype(np.int32))
+        self._folds = folds(stencil)
+        self._large = self._folds and entry_count(stencil) >= _SMALL
+
+    @cached_property
+    def _rows(self) -> tuple[_Rows, _Rows]:
+        """The rows of the matrix, and those of its transpose."""
+        return _made_apart(self._ordered)
+
+    def _ordered(self) -> tuple[_Rows, _Rows]:
+        natural = sparse_matrix(
+            self.stencil, self.dtype, self.pixels.place.numpy().astype(np.int32)
+        )
         # Rays and pixels tile by tile, so that neighbouring rows read neighbouring columns.
         matrix = type(natural)(natural[self.rays.order.numpy()])
-        self.forward = _Rows(matrix)
-        self.backward = _Rows(matrix.T.tocsr())
+        return _Rows(matrix), _Rows(matrix.T.tocsr())
 
-    def _for_few(self, batch: int) -> Engine | None:
-        """The folded matrix, where the scan has one and it is faster for so small a batch."""
-        small = batch == 1 and self.forward.matrix.nnz < _SMALL
-        if small or batch > _FEW or self.forward.mkl is None or _forked:
-            return None
-        # Made on first use: most scans are multiplied in batches.
-        if self._folded is None and folds(self.stencil):
-            self._folded = FoldedMatrix(self.stencil, self.device, self.dtype)
-        return self._folded
+    @cached_property
+    def _folded(self) -> FoldedMatrix:
+        """The folded matrix."""
+        return _made_apart(partial(FoldedMatrix, self.stencil, self.device, self.dtype))
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
         """(batch, pixels) -> (batch, views * bins), or from there back to pixels."""
-        if folded := self._for_few(len(x)):
-            return folded.apply(x, project)
-        rows, source, target = self.backward, self.rays, self.pixels
+        if self._folds and not _forked and (self._large if len(x) == 1 else len(x) <= _FEW):
+            return self._folded.apply(x, project)
+        rows, source, target = self._rows[1], self.rays, self.pixels
         if project:
-            rows, source, target = self.forward, self.pixels, self.rays
+            rows, source, target = self._rows[0], self.pixels, self.rays
         if _forked:
             columns = np.ascontiguousarray(x.numpy()[:, source.order.numpy()].T)
             product = rows.times(columns)[target.place.numpy()]
             return torch.from_numpy(np.ascontiguousarray(product.T))
         result = x.new_empty(len(x), target.count)
-        if len(x) <= (_FEW if rows.mkl is None else 1):
+        if len(x) < (_LEAST if rows.mkl is None else 2):
             for vector, out in zip(x, result, strict=True):
                 image = rows.times_vector(vector.index_select(0, source.order))
                 torch.index_select(image, 0, target.place, out=out)
@@ -230,6 +237,12 @@ class _Numbering:
         out.view(batch, *self.split).copy_(tiles.permute(4, 0, 2, 1, 3))
 
 
+def _made_apart(make: Callable[[], Made]) -> Made:
+    """The result of a call in a new thread, which no mode of PyTorch reaches, nor a fork."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(make).result()
+
+
 def _after_fork() -> None:
     # A forked process has none of the threads, and MKL and PyTorch wait for theirs for ever: there
     # NumPy and SciPy do everything.
@@ -272,8 +285,8 @@ class _Rows:
         if self.mkl is None:
             return torch.from_numpy(self.times(columns.numpy()))
         batch = columns.shape[1]
-        if batch < _MKL_LEAST:  # one column takes MKL longer than four
-            columns = torch.nn.functional.pad(columns, (0, _MKL_LEAST - batch))
+        if batch < _LEAST:  # one column takes MKL longer than four
+            columns = torch.nn.functional.pad(columns, (0, _LEAST - batch))
         return (self.mkl @ columns)[:, :batch]
 
     def times_vector(self, vector: Tensor) -> Tensor:

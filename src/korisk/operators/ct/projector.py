@@ -26,6 +26,7 @@ from korisk.operators.inputs import Options, traced
 from korisk.operators.linear import LinearOperator
 from korisk.operators.opaque import DECODERS, Opaque, differentiable, no_derivative
 from korisk.operators.types import Device, Dtype
+from korisk.theory.bracket import NormBracket
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -39,6 +40,7 @@ _LARGEST_STORED_CONE = 2**26  # entries, 1 GiB with the transpose in float32: so
 _any_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 _live: WeakValueDictionary[tuple[object, ...], Engine] = WeakValueDictionary()
+_norms: dict[tuple[object, ...], NormBracket] = {}  # by what it depends on, which cannot change
 
 
 def engine_for(
@@ -149,6 +151,12 @@ class _StencilOperator(Opaque):
         # Not `_once` alone, which looks for changed weights: there are none here.
         engine: Engine = self._cache.get("_engine") or self._once("_engine")
         return engine.product(x.contiguous(), adjoint == self._backwards, batch, shape)
+
+    def _norm(self, width: float, seed: int) -> NormBracket:
+        key = self.stencil, self.engine, self.device, width
+        if key not in _norms:
+            _norms[key] = super()._norm(width, seed)
+        return _norms[key]
 
     def _engine(self) -> Engine:
         return engine_for(self.stencil, self.engine, self.device, self.dtype)
