@@ -10,7 +10,7 @@ that part moved by gradients of error / composed bound, which would have to exce
 to fail. Parts at whose change the bound is the error itself (nothing stands behind them) are left
 out of the last test. In AMPLIFYING known operators have norms above 1, and KNOWN are weights in
 front of a known operator of another field. The second command prints the tables of
-docs/explanation/check.md.
+docs/explanation/theory.md.
 """
 
 import argparse

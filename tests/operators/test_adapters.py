@@ -401,7 +401,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             method()
 
 
-# The porting table: docs/how-to/operators-from-anywhere.md
+# The porting table: docs/reference/operators.md
 
 ANGLES = np.pi * np.arange(60) / 60
 

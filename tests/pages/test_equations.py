@@ -1,7 +1,7 @@
 """Labels of equations and theorems: each is defined once, and the code has what the pages say."""
 
-import ast
 import importlib
+import pkgutil
 import re
 import sys
 from collections import defaultdict
@@ -13,7 +13,7 @@ from browser import chromium, fresh_page
 
 ROOT = Path(__file__).parents[2]
 MADE = {"gallery", "generated"}  # by Sphinx
-NOTATION = ROOT / "docs" / "explanation" / "notation.md"
+THEORY = ROOT / "docs" / "explanation" / "theory.md"
 
 KIND = r"(?:eq|thm|lem|cor|ass|prop|tab|fig)"
 LABEL = re.compile(rf"\(({KIND}:[\w-]+)\)")
@@ -22,8 +22,7 @@ FORMULA = re.compile(r"^\$\$\n(.*?)\n\$\$(?: \(([\w:-]+)\))?$", re.DOTALL | re.M
 TARGET = re.compile(rf"^\(({KIND}:[\w-]+)\)=$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 IN_CODE = re.compile("src/")
-PACKAGES = "theory|curves|planning|operators|networks|fitting|prediction|paper|report"
-NAME = re.compile(rf"`((?:{PACKAGES})(?:\.\w+)+)`")
+NAME = re.compile(r"`((?:theory|planning|operators|networks)(?:\.\w+)+)`")
 
 
 def pages() -> list[Path]:
@@ -61,63 +60,29 @@ def cited() -> dict[str, set[str]]:
     return found
 
 
-def rows() -> list[tuple[str, list[str]]]:
-    """The table of labels: each with the names beside it."""
-    lines = [line for line in prose(NOTATION).splitlines() if re.match(rf"\| \({KIND}:", line)]
-    return [(LABEL.findall(line)[0], NAME.findall(line)) for line in lines]
-
-
-@cache
-def parsed(module: Path) -> tuple[list[str], ast.Module]:
-    """The lines of a module, and its tree."""
-    text = module.read_text(encoding="utf-8")
-    return text.splitlines(), ast.parse(text)
-
-
-def source(name: str) -> str | None:
-    """The text of what a dotted name stands for; read, not imported, as PyTorch takes seconds."""
-    folder, parts = ROOT / "src" / "korisk", name.split(".")
-    while parts and (folder / parts[0]).is_dir():
-        folder /= parts.pop(0)
-    module = folder / (f"{parts.pop(0)}.py" if parts else "__init__.py")
-    if not module.exists():
-        return None
-    lines, whole = parsed(module)
-    first, last, body = 0, len(lines), whole.body
-    for part in parts:
-        kinds = ast.ClassDef | ast.FunctionDef
-        found = [node for node in body if isinstance(node, kinds) and node.name == part]
-        if not found:
-            return None
-        first, last, body = found[-1].lineno - 1, found[-1].end_lineno or first, found[-1].body
-    return "\n".join(lines[first:last])
-
-
-def test_every_label_is_defined_once_and_in_the_table_of_the_notation_page() -> None:
+def test_every_label_is_defined_once_and_every_cited_one_is_defined() -> None:
     found = definitions()
     assert len(found) > 60
-    assert sorted(found) == sorted(set(found)) == sorted(label for label, _ in rows())
+    assert sorted(found) == sorted(set(found))
     assert not {label: places for label, places in cited().items() if label not in found}
 
 
-def test_what_the_notation_page_names_exists_and_cites_its_label() -> None:
-    names = set(NAME.findall(prose(NOTATION)))
-    assert len(names) > 50
-    assert not {name for name in names if source(name) is None}
-    silent = {
-        (label, name)
-        for label, names in rows()
-        for name in names
-        if f"({label})" not in (source(name) or "")
-    }
-    assert not silent
-
-
-def test_every_label_that_the_code_cites_leads_back_to_code() -> None:
-    nowhere = {label for label, names in rows() if not names}
+def test_the_table_of_labels_names_what_cites_each() -> None:
+    sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+    labels = importlib.import_module("labels")
     code = {label for label, places in cited().items() if any(map(IN_CODE.match, places))}
     assert len(code) > 30
-    assert not code & nowhere
+    found = labels.citing()
+    assert set(found) == code
+    assert "theory.amplification.paper_amplification" in found["eq:Al"]
+    assert "```{labels}\n```" in THEORY.read_text(encoding="utf-8")
+
+
+def test_names_in_the_table_of_symbols_exist() -> None:
+    names = set(NAME.findall(prose(THEORY)))
+    assert len(names) > 15
+    for name in names:
+        assert pkgutil.resolve_name(f"korisk.{name}"), name
 
 
 def test_every_formula_becomes_mathml() -> None:
@@ -131,8 +96,7 @@ def test_every_formula_becomes_mathml() -> None:
 
 
 def test_formulas_of_the_theory_are_numbered() -> None:
-    page = ROOT / "docs" / "explanation" / "theory.md"
-    assert all(label.startswith("eq:") for _, label in FORMULA.findall(prose(page)))
+    assert all(label.startswith("eq:") for _, label in FORMULA.findall(prose(THEORY)))
 
 
 WIDE = """() => [...document.querySelectorAll("*")]
@@ -152,7 +116,7 @@ def test_no_formula_needs_a_scrollbar_on_any_screen() -> None:
     ]
     style = "".join(f"<style>{sheet.read_text()}</style>" for sheet in sheets)
     shown = [latex for page in pages() for latex, _ in FORMULA.findall(prose(page))]
-    label = max((label for label, _ in rows()), key=len)
+    label = max(definitions(), key=len)
     number = f'(99)<a class="headerlink">¶</a> <span class="label">{label}</span>'
     blocks = [
         f'<div class="math-wrapper"><div class="math equation">{displayed(latex)}'
