@@ -7,17 +7,28 @@
 Fan-beam CT at six points: few views, noise, part of the angles,
 gains of the detector that are wrong, a geometry that is wrong, and all of these. The known operator
 is filtered backprojection of the scanner as it should be; the data come from the scanner as it is.
-Four networks:
+Three models are solved and four are trained:
 
-    KO           weights in front of the known operator, in closed form
-    KO + U-Net   the same weights, the known operator, then a U-Net
-    FC           a dense matrix, in closed form
-    FC + U-Net   a dense layer in the place of weights and operator, then the same U-Net
+    KO                 weights in front of the known operator, shrunk towards the analytic ones
+    KO towards zero    the same, shrunk towards zero
+    FC                 a dense matrix
+    KO + U-Net           analytic weights, the known operator, then a U-Net; both learned
+    FC + U-Net           a dense layer in the place of weights and operator, random, then the U-Net
+    ridge FC + U-Net     the same, its dense layer started at its ridge fit to the N samples
+    left-out FC + U-Net  the dense layer stays at its ridge fit; the U-Net learns from what the fit
+                         to the N - 1 other samples makes of each sample (in closed form)
 
-Closed forms choose lambda, and U-Nets their rate (of two) and the best of eleven steps, the first
-of them before training, on 128 validation images; errors are those of 384 test images. N is 0
-(before training), 1, 2, 4, ..., 1,024, with three seeds. All trainings of a curve run at once
-(planner.image_networks). Curves that FILE.csv has are not measured again.
+Before training, every U-Net returns its input. Lambda, rate and step are chosen on 128 validation
+images; errors are those of 384 test images. Closed forms have N = 1, 2, 4, ..., 1,024, networks
+every second power of two from 4 on; three seeds.
+
+A network has one rate at N <= 64 and one above, the best of a grid on a seed of its own at N = 16
+and 1,024. The grid is the same for all networks, and grows while its best rate is at its edge. The
+rate is constant, and the weights that are judged are averages over about the last tenth of all
+steps, so that a run with twice the steps goes on where the shorter one ended: members leave when
+twice the steps have changed the mean error of their N by less than 2%, or at the largest number of
+steps. `half` in the file is the error that half of the steps had. All members train at once
+(planner.image_networks). What FILE.csv has is not measured again, and `--seconds` are kept.
 
 For KO's error at N = 0, 4 and 64: the N at which its dense counterpart has it too, with a 90%
 interval over resampled seeds; and the N from which on the dense one has the smaller error.
@@ -34,7 +45,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -54,21 +67,32 @@ from benchmarks.planner.image_networks import (
     Way,
 )
 from korisk.errors import KoriskWarning
-from korisk.fitting import DenseRidge, DiagonalRidge, Scorer
+from korisk.fitting import DenseFit, DenseRidge, DiagonalRidge, Scorer
 from korisk.fitting.ridge.diagonal import tail_gram
 from korisk.operators import Composed, Matrix, Projector
 from korisk.problems import CtScanner, EllipseSource
 
 RESULTS = Path(__file__).parents[1] / "results" / "learning.csv"
-COLUMNS = ("side", "point", "model", "rate", "n", "seed", "validation", "mse")
+COLUMNS = ("side", "point", "model", "rate", "n", "seed", "steps", "validation", "mse", "half")
 SIDE = 64  # pixels; bins are half as many again
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-POOL, SEEDS = SIZES[-1], 3  # training images of a seed
-STEPS, BATCH, WIDTH = 1500, 8, 16
+TRAINED = (4, 16, 64, 256, 1024)
+POOL, SEEDS, TUNING = (
+    SIZES[-1],
+    3,
+    3,
+)  # training images of a seed; the seed that rates are chosen on
+TUNED = (16, 1024)
+RATES, FACTOR = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), 10**0.5
+BATCH, WIDTH = 4, 16
+TUNING_STEPS, STEPS, LEAST = 1000, 8000, 2000  # nobody leaves before LEAST
+FIRST, EVERY, LAST = 250, 10, 9  # the first check; steps between averages; their last ninth or so
+SETTLED, ALIKE = 0.02, 0.01  # changes that are none: by twice the steps, by the next rate
 WITH = (0, 4, 64)  # samples of KO whose errors are the three targets
-# A dense layer may need a smaller rate: its inputs are many and its steps add up.
-RATES = {"KO + U-Net": (1e-3, 3e-3), "FC + U-Net": (1e-3, 3e-4)}
-PAIRS = (("KO", "FC"), ("KO + U-Net", "FC + U-Net"))
+SOLVED = ("KO", "KO towards zero", "FC")
+NETWORKS = ("KO + U-Net", "left-out FC + U-Net", "ridge FC + U-Net", "FC + U-Net")
+FITTED = NETWORKS[1:3]  # have seen their samples before training
+PAIRS = (("KO", "FC"), *((NETWORKS[0], rival) for rival in NETWORKS[1:]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +141,7 @@ def images(side: int, device: str) -> tuple[Tensor, Tensor]:
     source, where = EllipseSource(), torch.device(device)
     pools = [
         source.draw(side, seed=seed + 1, counts={"train": POOL}, device=where)["train"]
-        for seed in range(SEEDS)
+        for seed in (*range(SEEDS), TUNING)
     ]
     judged = source.draw(
         side, seed=0, counts={"validation": VALIDATION, "test": TEST}, device=where
@@ -157,18 +181,34 @@ def bench(point: Point, side: int, device: str) -> Bench:
     return Bench(known.weights.float() * size, tail.float(), data)
 
 
+class Member(NamedTuple):
+    """One network of an ensemble."""
+
+    rate: float
+    n: int
+    seed: int
+
+
 # --- Networks: measurements (E, 1, B, views, bins) to images (E, 1, B, 64, 64) -------------------
 
 
-class KnownUNet(nn.Module):
+class Refined(nn.Module):
+    """A reconstruction and a U-Net behind it, which returns its input before training."""
+
+    def __init__(self, make: Maker) -> None:
+        super().__init__()
+        self.then = UNet(make)
+        nn.init.zeros_(self.then.leave.weight)
+
+
+class KnownUNet(Refined):
     """Learned weights that start at the analytic ones, the known operator, then a U-Net."""
 
     def __init__(self, make: Maker, at: Bench) -> None:
-        super().__init__()
+        super().__init__(make)
         analytic = at.tail * at.weights.flatten()
         self.weights = make.constant((1, 1, *at.weights.shape), 1.0)
         self.known = KnownMatrix(analytic.double().cpu().numpy(), at.shape)
-        self.then = UNet(make)
 
     def forward(self, y: Tensor) -> Tensor:
         """All of it."""
@@ -176,14 +216,12 @@ class KnownUNet(nn.Module):
         return image
 
 
-class DenseUNet(nn.Module):
-    """A dense learned layer in the place of weights and operator, then a U-Net."""
+class DenseUNet(Refined):
+    """A dense layer, started at (E, measurements, pixels), then a U-Net."""
 
-    def __init__(self, make: Maker, at: Bench) -> None:
-        super().__init__()
-        inputs, self.shape = at.weights.numel(), at.shape
-        self.dense = make.normal((inputs, math.prod(at.shape)), 0.3 * inputs**-0.5)
-        self.then = UNet(make)
+    def __init__(self, make: Maker, start: Tensor, shape: tuple[int, int]) -> None:
+        super().__init__(make)
+        self.dense, self.shape = nn.Parameter(start), shape
 
     def forward(self, y: Tensor) -> Tensor:
         """All of it."""
@@ -192,96 +230,342 @@ class DenseUNet(nn.Module):
         return image
 
 
-BUILDS: dict[str, Callable[[Maker, Bench], nn.Module]] = {
-    "KO + U-Net": KnownUNet,
-    "FC + U-Net": DenseUNet,
-}
-Row = tuple[str, int, int, float, float]  # rate, n, seed, validation and test error
+def random_layers(at: Bench, members: Sequence[Member]) -> Tensor:
+    """Dense layers of small random entries, the same for members of a seed."""
+    pixels, inputs = at.tail.shape
+    layers = {
+        seed: torch.randn(inputs, pixels, generator=base.generator("dense", seed)).to(at.tail)
+        for seed in {member.seed for member in members}
+    }
+    return torch.stack([layers[member.seed] * 0.3 * inputs**-0.5 for member in members])
 
 
-def trained(model: str, rate: float, at: Bench, steps: int, device: str) -> Iterator[Row]:
-    """Errors of the untrained networks, then of all at the best step on validation images."""
-    cells = [(n, seed) for n in SIZES for seed in range(SEEDS)]
-    cuda = device == "cuda"
-    way = Way(conv="triton" if cuda else "unfold", graph=cuda)
-    training = Training(
-        lambda make: BUILDS[model](make, at),
-        *(at.data, cells, base.cosine(rate, steps), way, WIDTH, device),
-        batch=BATCH,
-        pool=POOL,
+class LeftOutUNet(Refined):
+    """A U-Net for images, one of them a member if they come as channels."""
+
+    which: Tensor
+
+    def __init__(self, make: Maker, members: int) -> None:
+        super().__init__(make)
+        self.register_buffer("which", torch.arange(members))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(E, 1, B, H, W), or (E, all members, B, H, W), to (E, 1, B, H, W)."""
+        if x.shape[1] > 1:
+            x = x[torch.arange(len(x), device=x.device), self.which][:, None]
+        image: Tensor = self.then(x)
+        return image
+
+
+def ridge_fits(at: Bench, members: Sequence[Member]) -> dict[tuple[int, int], DenseFit]:
+    """Dense layers fitted to samples of N and seed, lambda chosen on validation images."""
+    chosen = Scorer(
+        at.data.judged_inputs[:VALIDATION, 0].double(), at.data.judged_targets[:VALIDATION].double()
     )
-    best, test = (errors.cpu() for errors in training.judge())
-    for seed in range(SEEDS):  # members of a seed start with the same weights
-        yield f"{rate:g}", 0, seed, best[seed].item(), test[seed].item()
-    for check in range(1, base.CHECKS + 1):
-        training.run(steps * check // base.CHECKS - training.done)
-        validation, now = (errors.cpu() for errors in training.judge())
-        better = validation < best
-        best, test = torch.where(better, validation, best), torch.where(better, now, test)
-    for (n, seed), chosen, error in zip(cells, best.tolist(), test.tolist(), strict=True):
-        yield f"{rate:g}", n, seed, chosen, error
+    fits: dict[tuple[int, int], DenseFit] = {}
+    for seed in {member.seed for member in members}:
+        rows = slice(seed * POOL, (seed + 1) * POOL)
+        pool = at.data.inputs[rows, 0].double(), at.data.targets[rows].double()
+        ridge = DenseRidge(*pool, relu=False)
+        for n in {member.n for member in members if member.seed == seed}:
+            fits[n, seed] = ridge.training(n).fit(scorer=chosen)
+    return fits
+
+
+def left_out(at: Bench, fits: dict[tuple[int, int], DenseFit], members: Sequence[Member]) -> Data:
+    """What dense layers make of images that they have not seen; judged images by member."""
+    images, targets, judged = [], [], {}
+    for (n, seed), fit in fits.items():
+        own = slice(seed * POOL, seed * POOL + n)
+        inputs, wanted = at.data.inputs[own, 0].double(), at.data.targets[own].double()
+        kernel = inputs.flatten(1) @ inputs.flatten(1).T
+        kernel.diagonal().add_(min(fit.penalty, 1e9 * fit.training.scale))
+        inverse = torch.linalg.inv(kernel)
+        # The residual of a sample that a fit has not seen, Eq. (eq:leave-one-out).
+        residuals = (inverse / inverse.diagonal()[:, None]) @ wanted.flatten(1)
+        images.append((wanted - residuals.view_as(wanted)).float())
+        targets.append(wanted.float())
+        judged[n, seed] = fit.predict(at.data.judged_inputs[:, 0].double()).float()
+    return Data(
+        torch.cat(images)[:, None],
+        torch.cat(targets),
+        torch.stack([judged[member.n, member.seed] for member in members], 1),
+        at.data.judged_targets,
+    )
+
+
+def ensemble(
+    model: str, at: Bench, members: Sequence[Member]
+) -> tuple[Callable[[Maker], nn.Module], Data, list[int]]:
+    """What makes the networks of some members, their data, and where each one's samples begin."""
+    begins = [member.seed * POOL for member in members]
+    if model == "KO + U-Net":
+        return lambda make: KnownUNet(make, at), at.data, begins
+    if model == "FC + U-Net":
+        layers = random_layers(at, members)
+        return lambda make: DenseUNet(make, layers, at.shape), at.data, begins
+    fits = ridge_fits(at, members)
+    if model == "ridge FC + U-Net":
+        layers = torch.stack(
+            [fits[member.n, member.seed].network().matrix().T.float() for member in members]
+        )
+        return lambda make: DenseUNet(make, layers, at.shape), at.data, begins
+    starts = dict(zip(fits, accumulate((n for n, _ in fits), initial=0), strict=False))
+    begins = [starts[member.n, member.seed] for member in members]
+    return lambda make: LeftOutUNet(make, len(members)), left_out(at, fits, members), begins
+
+
+# --- Training until twice the steps change nothing -----------------------------------------------
+
+
+class Lasting(Training):
+    """Members with constant rates of their own, judged by averaged weights; some leave early."""
+
+    def __init__(
+        self, model: str, at: Bench, members: Sequence[Member], steps: int, device: str
+    ) -> None:
+        cuda = device == "cuda"
+        # Ridge fits have large entries that cancel: no TF32 but in the convolutions.
+        way = Way(conv="triton" if cuda else "unfold", precision="fp32", graph=cuda)
+        self.members = sorted(members)
+        cells = [(member.n, member.seed) for member in self.members]
+        build, data, begins = ensemble(model, at, self.members)
+        super().__init__(
+            build, data, cells, torch.ones(steps), way, WIDTH, device, batch=BATCH, pool=POOL
+        )
+        moved = [begin - seed * POOL for begin, (_, seed) in zip(begins, cells, strict=True)]
+        self.batches += torch.tensor(moved, device=device)[:, None]
+        self.averages = [parameter.detach().clone() for parameter in self.parameters]
+        self._use({})
+
+    def _use(self, moments: dict[str, list[Tensor]]) -> None:
+        """An Adam whose rates are the members': parameters in parts, one part a rate."""
+        rates = [member.rate for member in self.members]
+        self._parts = [
+            slice(rates.index(r), rates.index(r) + rates.count(r)) for r in dict.fromkeys(rates)
+        ]
+        self._split = [[nn.Parameter(p.data[at]) for p in self.parameters] for at in self._parts]
+        self.optimiser = torch.optim.Adam(
+            [
+                {"params": split, "lr": rates[at.start]}
+                for at, split in zip(self._parts, self._split, strict=True)
+            ],
+            fused=self.cuda,
+            capturable=self.cuda,
+        )
+        for at, split in zip(self._parts, self._split, strict=True) if moments else ():
+            for index, parameter in enumerate(split):
+                state = {name: values[index][at].clone() for name, values in moments.items()}
+                # A device counts the steps itself, since its graph repeats what it has recorded.
+                count = torch.tensor(float(self.done), device=self.step.device)
+                self.optimiser.state[parameter] = {"step": count, **state}
+
+    def _step(self) -> None:
+        loss = self.loss(self.batches.index_select(0, self.step)[0])
+        gradients = torch.autograd.grad(loss, self.parameters)
+        for at, split in zip(self._parts, self._split, strict=True):
+            for parameter, gradient in zip(split, gradients, strict=True):
+                parameter.grad = gradient[at]
+        self.optimiser.step()
+        self.step.add_(1)
+
+    @torch.no_grad()
+    def until(self, steps: int) -> None:
+        """Train up to a number of steps; weights are averaged as they go."""
+        while self.done < steps:
+            with torch.enable_grad():
+                self.run(min(EVERY, steps - self.done))
+            share = LAST / (self.done / EVERY - 1 + LAST)
+            live = [parameter.data for parameter in self.parameters]
+            torch._foreach_lerp_(self.averages, live, share)
+
+    def judge(self) -> tuple[Tensor, Tensor]:
+        """Every member's error on the validation and on the test images, by averaged weights."""
+        live = [parameter.data for parameter in self.parameters]
+        for parameter, average in zip(self.parameters, self.averages, strict=True):
+            parameter.data = average
+        validation, test = super().judge()
+        for parameter, own in zip(self.parameters, live, strict=True):
+            parameter.data = own
+        return validation.cpu(), test.cpu()
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        """Go on with some of the members."""
+        index = torch.tensor(wanted, device=self.step.device)
+        states = [[self.optimiser.state[p] for p in split] for split in self._split]
+        moments = {
+            name: [
+                torch.cat([part[place][name] for part in states])[index]
+                for place in range(len(self.parameters))
+            ]
+            for name in ("exp_avg", "exp_avg_sq")
+        }
+        for parameter in self.parameters:
+            parameter.data = parameter.data[index]
+        for name, buffer in self.net.named_buffers():
+            if name == "which":
+                self.net.which = buffer[index]
+        self.averages = [average[index] for average in self.averages]
+        self.batches = self.batches[:, index]
+        self.members = [self.members[at] for at in wanted]
+        self.graph, self.captured_at = None, self.done + base.WARM_UP
+        self._use(moments)
+
+
+class Reached(NamedTuple):
+    """Errors of a member at its best check up to some step."""
+
+    steps: int
+    validation: float
+    test: float
+
+
+def checks(steps: int) -> list[int]:
+    """Steps at which networks are judged: two in a doubling."""
+    count = math.floor(2 * math.log2(steps / FIRST) + 0.01) + 1
+    return [round(FIRST * 2 ** (k / 2) / EVERY) * EVERY for k in range(count)]
+
+
+def trained(
+    model: str,
+    at: Bench,
+    members: Sequence[Member],
+    device: str,
+    *,
+    steps: int,
+    deadline: float = math.inf,
+    settle: bool = True,
+) -> dict[Member, list[Reached]]:
+    """Every member's best error up to each check, the first of them before training."""
+    training = Lasting(model, at, members, steps, device)
+    history: dict[Member, list[Reached]] = {member: [] for member in training.members}
+    for check in (0, *checks(steps)):
+        if time.monotonic() > deadline:
+            break
+        training.until(check)
+        for member, now, error in zip(training.members, *training.judge(), strict=True):
+            past = history[member][-1] if check else Reached(0, math.inf, math.inf)
+            better = float(now) < past.validation
+            best = (float(now), float(error)) if better else past[1:]
+            history[member].append(Reached(check, *best))
+        if not settle or check < LEAST:
+            continue
+        moving = {n for n in {member.n for member in training.members} if not settled(history, n)}
+        wanted = [at for at, member in enumerate(training.members) if member.n in moving]
+        if not wanted:
+            break
+        if len(wanted) < len(training.members):
+            training.keep(wanted)
+    return history
+
+
+def settled(history: dict[Member, list[Reached]], n: int) -> bool:
+    """Whether twice the steps have changed the mean error of the members with n samples little."""
+    pasts = [past for member, past in history.items() if member.n == n]
+    now, half = (sum(past[back].test for past in pasts) for back in (-1, -3))
+    return abs(now - half) < SETTLED * half
+
+
+Row = tuple[object, ...]  # rate, n, seed, steps, validation and test error, and that of half
+
+
+def tuned(model: str, at: Bench, steps: int, device: str) -> tuple[dict[int, float], list[Row]]:
+    """The best rate at each N that rates are chosen at, and the errors of all that were tried."""
+    found: dict[Member, list[Reached]] = {}
+    wanted = {Member(rate, n, TUNING) for rate in RATES for n in TUNED}
+    best: dict[int, float] = {}
+    while wanted:
+        found |= trained(model, at, list(wanted), device, steps=steps, settle=False)
+        wanted = set()
+        for n in TUNED:
+            tried = {m.rate: found[m][-1].validation for m in sorted(found) if m.n == n}
+            rates = list(tried)
+            best[n] = min(rates, key=lambda rate: tried[rate])
+            for edge, inner, factor in ((0, 1, 1 / FACTOR), (-1, -2, FACTOR)):
+                ahead = tried[rates[edge]] < (1 - ALIKE) * tried[rates[inner]]
+                if best[n] == rates[edge] and ahead:
+                    wanted.add(Member(float(f"{best[n] * factor:.0e}"), n, TUNING))
+    rows: list[Row] = [
+        (f"{m.rate:g}", m.n, "tuning", *found[m][-1], found[m][-3].test) for m in sorted(found)
+    ]
+    return best, rows
+
+
+def curve(model: str, at: Bench, steps: tuple[int, int], device: str, deadline: float) -> list[Row]:
+    """Rows of a network: the rates that were tried, then all N; none if its time ends too soon."""
+    best, rows = tuned(model, at, steps[0], device)
+    nearest = {n: best[min(TUNED, key=lambda m: abs(math.log(m / n)))] for n in TRAINED}
+    members = [Member(nearest[n], n, seed) for n in TRAINED for seed in range(SEEDS)]
+    history = trained(model, at, members, device, steps=steps[1], deadline=deadline)
+    for member in sorted(history, key=lambda member: (member.n, member.seed)):
+        past = history[member]
+        if past[-1].steps < min(LEAST, steps[1]):
+            return []
+        if member.n == TRAINED[0] and model not in FITTED:
+            rows.append((f"{member.rate:g}", 0, member.seed, *past[0], ""))
+        rows.append((f"{member.rate:g}", member.n, member.seed, *past[-1], past[-3].test))
+    return rows
 
 
 def solved(model: str, at: Bench) -> Iterator[Row]:
-    """Errors of KO or FC in closed form, in float64; at N = 0 of what lambda = inf gives."""
+    """Errors of a closed form, in float64; at N = 0 of what lambda = inf gives."""
     inputs, targets = at.data.judged_inputs[:, 0].double(), at.data.judged_targets.double()
     chosen, judged = (
         Scorer(inputs[part], targets[part])
         for part in (slice(0, VALIDATION), slice(VALIDATION, None))
     )
-    shape = tuple(at.weights.shape)
-    tail = Matrix(at.tail.double(), domain=shape, range=at.shape)
-    gram = tail_gram(tail) if model == "KO" else None
+    tail = Matrix(at.tail.double(), domain=tuple(at.weights.shape), range=at.shape)
+    gram = tail_gram(tail)
+    toward = at.weights.double() if model == "KO" else None
     for seed in range(SEEDS):
         rows = slice(seed * POOL, seed * POOL + SIZES[-1])
         pool = at.data.inputs[rows, 0].double(), at.data.targets[rows].double()
-        dense = DenseRidge(*pool)
-        known = DiagonalRidge(tail, *pool, toward=at.weights.double(), gram=gram)
-        ridge = known if model == "KO" else dense
+        ridge = (
+            DenseRidge(*pool)
+            if model == "FC"
+            else DiagonalRidge(tail, *pool, toward=toward, gram=gram)
+        )
         for n in (0, *SIZES):
             if n == 0:
                 fit = ridge.training(1).fit(penalty=math.inf)
             else:
                 fit = ridge.training(n).fit(scorer=chosen)
             validation, test = (scorer(fit.predict(scorer.inputs)) for scorer in (chosen, judged))
-            yield "", n, seed, validation, test
+            yield "", n, seed, "", validation, test, ""
 
 
-def measure(out: Path, device: str, seconds: float, *, side: int, steps: int, closed: bool) -> None:
-    """Append the curves that the file does not have; none starts when its time might not do."""
+def measure(
+    out: Path, device: str, seconds: float, *, side: int, steps: tuple[int, int], closed: bool
+) -> None:
+    """Append the curves that the file does not have, until the seconds are over."""
     if not out.exists():
         out.write_text(",".join(COLUMNS) + "\n")
     with out.open(newline="") as file:
         done = {
-            (row["point"], row["model"], row["rate"])
-            for row in csv.DictReader(file)
-            if int(row["side"]) == side
+            (row["point"], row["model"]) for row in csv.DictReader(file) if int(row["side"]) == side
         }
-    start, longest = time.monotonic(), 0.0
-    first, second = ([(model, rates[at]) for model, rates in RATES.items()] for at in (0, 1))
-    # Closed forms take seconds; the second rates when all points have the first ones.
-    for runs in ([("KO", 0.0), ("FC", 0.0)], *(() if closed else (first, second))):
+    start = time.monotonic()
+    # The known operator and a rival at all points, then the other rivals.
+    for models in (*(() if closed else (NETWORKS[:2], NETWORKS[2:3], NETWORKS[3:])), SOLVED):
         for name, point in POINTS.items():
-            wanted = [(m, r) for m, r in runs if (name, m, f"{r:g}" if r else "") not in done]
-            if not wanted:
-                continue
-            at = bench(point, side, device)
-            for model, rate in wanted:
+            for model in models:
                 before = time.monotonic()
-                if before - start + longest > seconds:
-                    print(f"left out: {name}, {model}, {rate:g}", flush=True)
+                if (name, model) in done or before - start > seconds:
                     continue
-                rows = list(trained(model, rate, at, steps, device) if rate else solved(model, at))
+                at = bench(point, side, device)
+                if model in SOLVED:
+                    rows = list(solved(model, at))
+                else:
+                    rows = curve(model, at, steps, device, start + seconds)
                 with out.open("a", newline="") as file:
                     writer = csv.writer(file, lineterminator="\n")
                     writer.writerows(
-                        (side, name, model, *row[:3], *(f"{error:.6g}" for error in row[3:]))
+                        (side, name, model, *(f"{v:.6g}" if type(v) is float else v for v in row))
                         for row in rows
                     )
                 spent = time.monotonic() - before
-                longest = max(longest, spent)
-                ends = f"{rows[0][-1]:.3g} to {rows[-1][-1]:.3g}"
-                print(f"{spent:5.1f} s  {name}, {model}, {rate:g}: {ends}", flush=True)
+                ends = f"{rows[0][-2]:.3g} to {rows[-1][-2]:.3g}" if rows else "too little time"
+                print(f"{spent:5.1f} s  {name}, {model}: {ends}", flush=True)
 
 
 # --- Tables --------------------------------------------------------------------------------------
@@ -380,10 +664,10 @@ def main() -> None:
     add("--seconds", type=float, default=math.inf, help="start no curve that would end after them")
     add("--side", type=int, default=SIDE, help="pixels along an edge")
     add("--closed", action="store_true", help="closed forms alone, which need no GPU")
-    add("--steps", type=int, default=STEPS)
+    add("--steps", type=int, nargs=2, default=(TUNING_STEPS, STEPS), help="of rates, and at most")
     options = parser.parse_args()
     if options.out:
-        how = {"side": options.side, "steps": options.steps, "closed": options.closed}
+        how = {"side": options.side, "steps": tuple(options.steps), "closed": options.closed}
         measure(options.out, options.device, options.seconds, **how)
     else:
         print("\n".join(tables()))

@@ -524,7 +524,7 @@ class Training:
             torch.compiler.reset()  # else compilation gives up after a few ensembles
         self.loss = torch.compile(self._loss) if way.compile else self._loss
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.done = 0
+        self.done, self.captured_at = 0, WARM_UP
 
     def _loss(self, rows: Tensor) -> Tensor:
         """Each member's MSE over its batch, added up, so that gradients are the member's own."""
@@ -543,7 +543,7 @@ class Training:
     def run(self, steps: int) -> None:
         """Train for some more steps."""
         for _ in range(steps):
-            if self.graph is None and self.way.graph and self.cuda and self.done >= WARM_UP:
+            if self.graph is None and self.way.graph and self.cuda and self.done >= self.captured_at:
                 for parameter in self.parameters:
                     parameter.grad = None
                 torch.cuda.synchronize()
