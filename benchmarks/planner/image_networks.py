@@ -543,7 +543,8 @@ class Training:
     def run(self, steps: int) -> None:
         """Train for some more steps."""
         for _ in range(steps):
-            if self.graph is None and self.way.graph and self.cuda and self.done >= self.captured_at:
+            warm = self.done >= self.captured_at
+            if self.graph is None and self.way.graph and self.cuda and warm:
                 for parameter in self.parameters:
                     parameter.grad = None
                 torch.cuda.synchronize()
