@@ -33,7 +33,8 @@ from torch import Tensor
 
 import korisk as kr
 from benchmarks.markdown import header, line
-from korisk.fitting.gradient.many import Member, Schedule, train_many
+from korisk.fitting import Recipe
+from korisk.fitting.gradient.many import Member, train_many
 from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge
 from korisk.planning.tables import sample_cells
@@ -139,8 +140,8 @@ def errors(
             name = f"{network} at N = {n}"
             members.append(Member(name, build(seed), seed, train[:n], validation, test))
             cells.append((n, seed))
-    schedule = Schedule(steps=STEPS, batch=BATCH, rate=rate)
-    for index, judged in train_many(members, inputs, targets, schedule, together=True):
+    recipe = Recipe(steps=STEPS, batch=BATCH, rate=rate, cosine=True)
+    for index, judged in train_many(members, inputs, targets, recipe, together=True):
         yield (*cells[index], float(judged.mean()))
 
 

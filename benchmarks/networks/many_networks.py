@@ -30,7 +30,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from korisk.fitting.gradient.many import CHECKS, Member, Schedule, train_many
+from korisk.fitting import Recipe
+from korisk.fitting.gradient.many import Member, train_many
+from korisk.fitting.gradient.recipe import CHECKS
 from korisk.networks import zoo
 from korisk.problems import CtProblem, CtScanner, Gaussian
 
@@ -96,18 +98,18 @@ def timed(
     """Seconds of training, and the test errors of the first members by name."""
     members, images, targets = made(options.sizes, seeds, options.width, options.device)
     members = members[:most]
-    schedule = Schedule(steps=steps, batch=BATCH, rate=RATE)
+    recipe = Recipe(steps=steps, batch=BATCH, rate=RATE, cosine=True)
     if options.device == "cuda":
         torch.cuda.synchronize()
     start = time.perf_counter()
     if way == "at once":
-        done = train_many(members, images, targets, schedule)
+        done = train_many(members, images, targets, recipe)
         found = {members[index].name: errors.mean().item() for index, errors in done}
     elif way == "replayed":
         found = {
             member.name: errors.mean().item()
             for member in members
-            for _, errors in train_many([member], images, targets, schedule)
+            for _, errors in train_many([member], images, targets, recipe)
         }
     else:
         found = {member.name: plain(member, images, targets, steps) for member in members}

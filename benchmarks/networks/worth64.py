@@ -39,7 +39,8 @@ from torch import Tensor, nn
 
 from korisk.ablation import wrong_operator
 from korisk.errors import KoriskError
-from korisk.fitting.gradient.many import Member, Schedule, train_many
+from korisk.fitting import Recipe
+from korisk.fitting.gradient.many import Member, train_many
 from korisk.networks import zoo
 from korisk.operators.linear import LinearOperator
 from korisk.problems import (
@@ -265,10 +266,10 @@ def curve(case: Case, pool: Pool, options: argparse.Namespace) -> list[tuple[obj
             train, validation, test = pool.rows[seed]
             judged = torch.cat([validation, test])
             members.append(Member(f"N = {n}", make(seed), seed, train[:n], validation, judged))
-        schedule = Schedule(steps=options.steps, batch=options.batch, rate=rate)
+        recipe = Recipe(steps=options.steps, batch=options.batch, rate=rate, cosine=True)
         errors = [(math.inf, math.inf)] * len(members)
         try:
-            for index, squares in train_many(members, make.inputs, pool.targets, schedule):
+            for index, squares in train_many(members, make.inputs, pool.targets, recipe):
                 validation, test = torch.split(squares, [VALIDATION, TEST])
                 errors[index] = float(validation.mean()), float(test.mean())
         except KoriskError as error:  # a loss that is not finite: no rate to choose

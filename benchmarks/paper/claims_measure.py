@@ -258,7 +258,7 @@ def _trained(
 ) -> Iterator[tuple[RefinedNet, Tensor]]:
     """Networks trained towards the true one, each with the test inputs."""
     device = truth.weights.device
-    recipe = Recipe(optimiser="adam", rate=0.01, iterations=steps, batch=16)
+    recipe = Recipe(optimiser="adam", rate=0.01, steps=steps, batch=16)
     for seed in seeds:
         problem = CtProblem(scanner=SMALL)
         pools = problem.pools(seed=seed, train=sizes[-1], validation=1, test=test, device=device)
@@ -268,7 +268,7 @@ def _trained(
             generator = torch.Generator().manual_seed(seed)
             weights, tail = SMALL.reconstruction(device)
             network = RefinedNet(weights, tail, channels=4, generator=generator)
-            indices = draw_batches(n, recipe.batch, recipe.iterations, generator)
+            indices = draw_batches(n, recipe.batch, recipe.steps, generator)
             train(network, inputs[:n], truth(inputs[:n]), recipe, indices=indices)
             lit = held_out.flatten(1).any(1)  # a blank image has no error of W
             yield network.requires_grad_(False), held_out[lit]

@@ -54,7 +54,7 @@ AT_BOUND = 1.01  # bound over error up to which nothing is tested: the last laye
 ROUNDING = 1e-4  # errors are measured in single precision, as differences of larger numbers
 SEEDS, SIZES, TEST = (1, 2), (16, 128), 128
 NEAR = 0.3  # the share of itself by which a weight is changed
-RECIPE = Recipe(optimiser="adam", rate=3e-3, iterations=300, batch=16)
+RECIPE = Recipe(optimiser="adam", rate=3e-3, steps=300, batch=16)
 STEPS, RATE, INPUTS = 300, 0.02, 64  # of the search; the rate is relative to a part's weights
 PASSES, LEVELS = 3, 2  # of unrolled schemes and of U-Nets
 

@@ -14,7 +14,6 @@ Each damaged file is read, and one that can be computed again is run again. What
 """
 
 import argparse
-import contextlib
 import functools
 import json
 import random
@@ -28,13 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import korisk as kr
 from benchmarks.markdown import header, line
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.fitting import Recipe, train
-from korisk.networks import DenseNet
 from korisk.prediction.record import prediction_content, read_prediction, write_prediction
 from korisk.prediction.study import Question, rehearse_study
 from korisk.store.store import Store
@@ -224,35 +219,6 @@ def _predict(folder: Path) -> None:
 # --- Checkpoints ---------------------------------------------------------------------------------
 
 
-class _StoppedError(Exception):
-    """A training that is ended on purpose."""
-
-
-def _train(folder: Path, *, stop: bool = False) -> object:
-    def progress(done: int, loss: object) -> None:
-        if stop:
-            raise _StoppedError
-
-    rows = torch.arange(48.0).reshape(8, 6) / 48
-    network = DenseNet(6, 6, relu=False)
-    made = train(
-        network,
-        rows,
-        2 * rows,
-        Recipe(optimiser="adam", rate=0.01, iterations=10, batch=2),
-        generator=torch.Generator().manual_seed(1),
-        checkpoint=folder / "training.pt",
-        every=5,
-        progress=progress,
-    )
-    return made.losses.tolist(), network.matrix().detach().tolist()
-
-
-def _begin(folder: Path) -> None:
-    with contextlib.suppress(_StoppedError):
-        _train(folder, stop=True)
-
-
 KINDS = {
     kind.name: kind
     for kind in (
@@ -261,7 +227,6 @@ KINDS = {
         Kind("pilot as CSV", 2, _write_csv, _read_csv),
         Kind("pilot as JSON", 1, _write_json, lambda at: _curves(at / "pilot.json")),
         Kind("prediction", 2, _predict, lambda at: read_prediction(at).model_dump()),
-        Kind("checkpoint of `train`", 2, _begin, _train),
     )
 }
 

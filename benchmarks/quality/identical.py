@@ -97,9 +97,11 @@ def fits() -> object:
             dense = DenseRidge(sinograms, images).training(n).fit(penalty=penalty)
             known = DiagonalRidge(projector.T, sinograms, images).training(n).fit(penalty=penalty)
             answers += [digest(dense.predict(sinograms)), digest(known.weights)]
+    in_030 = "iterations" in Recipe.__dataclass_fields__
+    steps: dict[str, Any] = {"iterations" if in_030 else "steps": 12}
     for optimiser in ("sgd", "adagrad", "adam"):
         network = KnownOperatorNet(torch.ones(projector.range, dtype=torch.float64), projector.T)
-        recipe = Recipe(optimiser=optimiser, rate=1e-4, iterations=12, batch=4)
+        recipe = Recipe(optimiser=optimiser, rate=1e-4, batch=4, **steps)
         train(network, sinograms, images, recipe, generator=torch.Generator().manual_seed(6))
         answers.append(digest(network.weights.detach()))
     return answers

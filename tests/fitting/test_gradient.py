@@ -1,13 +1,8 @@
-"""Training by gradients: against PyTorch's optimisers, alone and together, killed and resumed."""
+"""History by gradients: against PyTorch's optimisers, alone and together."""
 
 import math
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import FrozenInstanceError
-from pathlib import Path
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import Mock
 
@@ -15,11 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmarks.quality.fuzz import trainings as fuzz_trainings
 from korisk.errors import KoriskError
-from korisk.fitting import Recipe, Training, draw_batches, train
+from korisk.fitting import History, Recipe, draw_batches, train
 from korisk.fitting.gradient.recipe import OptimiserName, released_generator
-from korisk.fitting.gradient.train import Stepper, gradient
+from korisk.fitting.gradient.train import Trainer, alone
 from korisk.networks import DenseNet, KnownOperatorNet
 from korisk.operators import Matrix, ParallelBeam, fbp
 
@@ -41,16 +35,16 @@ def net(**options: Any) -> KnownOperatorNet:
 
 
 def recipe(optimiser: OptimiserName = "adagrad", **others: Any) -> Recipe:
-    settings: dict[str, Any] = {"iterations": 20, "batch": 3, **others}
+    settings: dict[str, Any] = {"steps": 20, "batch": 3, **others}
     settings.setdefault("rate", RATES.get(optimiser))
     return Recipe(optimiser=optimiser, **settings)
 
 
 def batches(of: Recipe, samples: int = SAMPLES, seed: int = 1) -> Tensor:
-    return draw_batches(samples, of.batch, of.iterations, released_generator(seed))
+    return draw_batches(samples, of.batch, of.steps, released_generator(seed))
 
 
-def fit(network: nn.Module, by: Recipe, **options: Any) -> Training:
+def fit(network: nn.Module, by: Recipe, **options: Any) -> History:
     """Trained on the usual pool and batches, unless there are others."""
     x, y = options.pop("pool", None) or data()
     return train(network, x, y, by, **{"indices": batches(by), **options})
@@ -58,14 +52,6 @@ def fit(network: nn.Module, by: Recipe, **options: Any) -> Training:
 
 EACH = [recipe("adam"), recipe("adagrad"), recipe("sgd"), recipe("sgd", momentum=0.9)]
 each = pytest.mark.parametrize("by", EACH, ids=lambda by: f"{by.optimiser}-{by.momentum:g}")
-
-
-def test_the_released_recipe() -> None:
-    assert Recipe.released(128) == Recipe(optimiser="adagrad", rate=0.02, iterations=5000, batch=4)
-    assert (Recipe.released(256).batch, Recipe.released(256).iterations) == (1, 5000)
-    assert (Recipe.released(512).batch, Recipe.released(512).iterations) == (8, 10000)
-    with pytest.raises(FrozenInstanceError):
-        Recipe.released(128).rate = 1.0  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(("samples", "batch"), [(4, 4), (3, 4), (2048, 4), (1, 1), (7, 1)])
@@ -119,19 +105,19 @@ def test_networks_train_as_with_pytorch(by: Recipe, build: Callable[[], nn.Modul
 def test_the_gradient_written_out_is_that_of_autograd(relu: bool, runs: int | None) -> None:
     network = net(runs=runs, relu=relu)
     network.weights.data += draw(*network.weights.shape, seed=5)
-    lead = (4,) if runs is None else (runs, 4)
+    lead = runs or 1, 4
     x, y = draw(*lead, 6, 10), draw(*lead, 8, 8, seed=1)
     for factor in (1, 0):  # without weights the image is zero: the corner of the ReLU
         network.weights.data *= factor
-        losses, (written,) = gradient(network, x, y)
-        expected = (network(x) - y).square().flatten(len(lead) - 1).mean(-1)
+        losses, (written,) = alone(network).gradients(x, y)
+        expected = (network(x) - y).square().flatten(1).mean(1)
         (recorded,) = torch.autograd.grad(expected.sum(), network.weights)
         torch.testing.assert_close(losses, expected.detach(), rtol=1e-13, atol=0)
         torch.testing.assert_close(written, recorded, rtol=1e-12, atol=1e-15)
         assert not written.requires_grad
 
 
-def numbers(done: Training) -> list[Tensor]:
+def numbers(done: History) -> list[Tensor]:
     """All that a training gives, the axis of runs last where there is one."""
     return [done.losses, *done.start, *done.late, *done.end]
 
@@ -142,25 +128,25 @@ def test_each_run_evolves_as_it_would_alone(by: Recipe) -> None:
     columns = [batches(by, samples=size) for size in sizes]
     tail = fbp(GEOMETRY, dtype=torch.float64).layers[1:]
     together = KnownOperatorNet(weights, tail)
-    side_by_side = fit(together, by, indices=torch.stack(columns, 1), every=4)
+    side_by_side = fit(together, by, indices=torch.stack(columns, 1))
     assert side_by_side.losses.shape == (20, 3)
     for run, size in enumerate(sizes):
-        alone = KnownOperatorNet(weights[run], tail)
-        own = fit(alone, by, pool=(x[:size], y[:size]), indices=columns[run], every=4)
+        single = KnownOperatorNet(weights[run], tail)
+        own = fit(single, by, pool=(x[:size], y[:size]), indices=columns[run])
         ours = [*numbers(side_by_side), together.weights.detach().movedim(0, -1)]
-        theirs = [*numbers(own), alone.weights.detach()]
+        theirs = [*numbers(own), single.weights.detach()]
         for one, other in zip(ours, theirs, strict=True):
             torch.testing.assert_close(one[..., run], other, rtol=1e-12, atol=1e-12)
 
 
-def convex(iterations: int, rate: float) -> tuple[Training, Tensor, Tensor]:
+def convex(steps: int, rate: float) -> tuple[History, Tensor, Tensor]:
     """A least-squares problem of 12 weights: the training, its weights, and the minimiser."""
     tail, x, y = draw(20, 12) / 4, draw(30, 12, seed=1), draw(30, 20, seed=2)
     gram = (tail.t() @ tail) * (x.t() @ x)
     best = torch.linalg.solve(gram, ((y @ tail) * x).sum(0))
     network = KnownOperatorNet(torch.zeros(12), Matrix(tail), relu=False)
-    everything = torch.arange(30).expand(iterations, 30)
-    by = Recipe(optimiser="sgd", rate=rate, iterations=iterations, batch=30)
+    everything = torch.arange(30).expand(steps, 30)
+    by = Recipe(optimiser="sgd", rate=rate, steps=steps, batch=30)
     done = train(network, x, y, by, indices=everything)
     return done, network.weights.detach(), best
 
@@ -185,11 +171,11 @@ def test_a_training_that_still_falls_is_called_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("iterations", "rate"),
+    ("steps", "rate"),
     [(50, 1e-7), (10, 1e-300), (10, 60.0)],  # the first changes the loss by less than 1e-6
 )
-def test_a_wrong_rate_is_not_called_converged(iterations: int, rate: float) -> None:
-    assert not bool(convex(iterations, rate=rate)[0].converged)
+def test_a_wrong_rate_is_not_called_converged(steps: int, rate: float) -> None:
+    assert not bool(convex(steps, rate=rate)[0].converged)
 
 
 @pytest.mark.parametrize("eps", [0, 2])
@@ -224,178 +210,31 @@ def test_evaluation_leaves_the_mode_and_the_statistics_of_a_network_alone() -> N
     ours, theirs, by = normalised(), normalised(), recipe("sgd")
     x, y = draw(SAMPLES, 6, 10), draw(SAMPLES, 6, 10, seed=1)
     reference(theirs, x, y, by, batches(by))
-    train(ours, x, y, by, indices=batches(by), every=1)
+    train(ours, x, y, by, indices=batches(by))
     assert all(module.training for module in ours.modules())
     for name, value in ours.state_dict().items():
         torch.testing.assert_close(value, theirs.state_dict()[name], rtol=1e-11, atol=1e-12)
 
 
-class StopHereError(Exception):
-    pass
-
-
-def stop_at(iteration: int) -> Any:
-    def progress(done: int, loss: Tensor) -> None:
-        assert bool(torch.isfinite(loss).all())
-        if done >= iteration:
-            raise StopHereError
-
-    return progress
-
-
-def same(one: Training, other: Training) -> bool:
-    return all(torch.equal(*pair) for pair in zip(numbers(one), numbers(other), strict=True))
-
-
-@each
-@pytest.mark.parametrize("stopped", [4, 18])
-def test_a_resumed_training_gives_the_same_bits(by: Recipe, stopped: int, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"every": 4}
-    whole, resumed, again = net(), net(), net()
-    expected = fit(whole, by, **options)
-    options["checkpoint"] = tmp_path / "training.pt"
-    with pytest.raises(StopHereError):
-        fit(net(), by, progress=stop_at(stopped), **options)
-    for network in (resumed, again):  # the second from a checkpoint of the whole training
-        assert same(fit(network, by, **options), expected)
-        assert torch.equal(network.weights, whole.weights)
-    assert [path.name for path in tmp_path.iterdir()] == ["training.pt"]
-
-
-def test_resuming_takes_no_step_twice_and_resumes_statistics_too(tmp_path: Path) -> None:
-    by, pool = recipe("sgd"), (draw(SAMPLES, 6, 10), draw(SAMPLES, 6, 10, seed=1))
-    whole, resumed, seen = normalised(), normalised(), list[int]()
-    fit(whole, by, pool=pool)
-    options: dict[str, Any] = {"pool": pool, "every": 5, "checkpoint": tmp_path / "c"}
-    with pytest.raises(StopHereError):
-        fit(normalised(), by, progress=stop_at(10), **options)
-    fit(resumed, by, progress=lambda done, loss: seen.append(done), **options)
-    assert seen == [15, 20]
-    for name, value in whole.state_dict().items():
-        assert torch.equal(value, resumed.state_dict()[name])
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import torch
-sys.path[:0] = {folders!r}
-from test_gradient import *
-from korisk.operators import RampFilter
-
-calls, filtered = 0, RampFilter._map
-def deadly(self, x):
-    global calls
-    calls += 1
-    if calls == 15:  # of 20 iterations
-        os.kill(os.getpid(), signal.SIGKILL)
-    return filtered(self, x)
-RampFilter._map = RampFilter._map_adjoint = deadly
-by = recipe("adam")
-fit(net(), by, every=4, checkpoint=Path({path!r}))
-"""
-
-
-def test_a_killed_training_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
-    path = tmp_path / "training.pt"
-    folders = [str(Path(each).parent) for each in (__file__, fuzz_trainings.__file__)]
-    code = KILLED.format(folders=folders, path=str(path))
-    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    held = fuzz_trainings.opened(path.read_bytes())
-    assert 0 < held["iteration"] < 20
-    by, whole, resumed = recipe("adam"), net(), net()
-    assert same(fit(resumed, by, every=4, checkpoint=path), fit(whole, by))
-    assert torch.equal(resumed.weights, whole.weights)
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    fit(net(), recipe(), checkpoint=tmp_path / "training.pt")
-    return tmp_path / "training.pt"
-
-
-def resume(path: Path, by: Recipe | None = None, **changed: Any) -> Training:
-    return fit(changed.pop("network", None) or net(), by or recipe(), checkpoint=path, **changed)
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"by": recipe(rate=0.1)}, "rate is 0.05 and here it is 0.1"),
-        ({"by": recipe("sgd", rate=5e-2)}, "optimiser is 'adagrad'"),
-        ({"by": recipe(iterations=30)}, "iterations is 20"),
-        ({"indices": batches(recipe(), seed=2)}, "order of samples"),
-        ({"pool": data(SAMPLES + 1)}, "number of samples is 12"),
-        ({"pool": (data()[0], data()[1] * 2)}, "data"),
-        ({"network": net(relu=False)}, "network"),
-        ({"network": net(runs=1), "indices": batches(recipe())[:, None]}, "weights is"),
-    ],
-)
-def test_the_checkpoint_of_another_training_is_refused(
-    changed: dict[str, Any], says: str, saved: Path
-) -> None:
-    resume(saved)
-    with pytest.raises(KoriskError, match=says) as caught:
-        resume(saved, **changed)
-    assert str(saved) in str(caught.value)
-    assert "delete it" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        *(0.0, 0.3, 0.9, 0.999, b"n,error\n1,2\n" * 100, {"a": torch.ones(3)}, [1, 2]),
-        *("identity", "state", "iteration", "learned", "losses", "standings"),
-        nn.Linear(1, 1),  # which would run code
-    ],
-)
-def test_a_damaged_or_foreign_file_is_refused_in_one_line(how: Any, saved: Path) -> None:
-    if isinstance(how, float):  # this part of the file
-        whole = saved.read_bytes()
-        saved.write_bytes(whole[: int(how * len(whole))])
-    elif isinstance(how, str):  # without this part of the content
-        content = fuzz_trainings.opened(saved.read_bytes())
-        del content[how]
-        saved.write_bytes(fuzz_trainings.signed(content))
-    elif isinstance(how, bytes):
-        saved.write_bytes(how)
-    else:
-        saved.write_bytes(fuzz_trainings.signed(how))
-    says = "something else than tensors" if isinstance(how, nn.Module) else ""
-    with pytest.raises(
-        KoriskError, match=rf"training\.pt.*damaged.*{says}.*delete it and run"
-    ) as caught:
-        resume(saved)
-    assert "\n" not in str(caught.value)
-    saved.unlink()  # as it says
-    assert torch.equal(resume(saved).losses, fit(net(), recipe()).losses)
-
-
-def test_a_folder_that_is_missing_is_named() -> None:
-    with pytest.raises(KoriskError, match="cannot be written: no such file"):
-        resume(Path("/nowhere/training.pt"))
-
-
-def test_divergence_names_the_iteration_and_the_remedy(tmp_path: Path) -> None:
-    by, (x, y), path = recipe("sgd", rate=1e40), data(), tmp_path / "c"
+def test_divergence_names_the_step_and_the_remedy() -> None:
+    by, (x, y) = recipe("sgd", rate=1e40), data()
     losses = reference(net(relu=False), x, y, by, batches(by))
     first = int((~torch.isfinite(losses)).nonzero()[0]) + 1
-    assert first > 4
-    says = rf"not finite at iteration {first} of 20; lower the rate, now 1e\+40"
+    says = rf"not finite at step {first} of 20; lower the rate, now 1e\+40"
     with pytest.raises(KoriskError, match=says):
-        train(net(relu=False), x, y, by, indices=batches(by), every=2, checkpoint=path)
-    assert fuzz_trainings.opened(path.read_bytes())["iteration"] == 2 * ((first - 1) // 2)
+        train(net(relu=False), x, y, by, indices=batches(by))
 
 
-def test_weights_that_diverge_in_the_last_step_before_a_checkpoint_are_found(
-    tmp_path: Path,
-) -> None:
-    by, (x, y), path = recipe("sgd", iterations=40, rate=1e308), data(), tmp_path / "c"
-    with pytest.raises(KoriskError, match="at iteration 1 of 40"):
-        train(net(), x * 1e3, y, by, indices=batches(by), every=1, checkpoint=path)
-    assert not path.exists()
+def test_weights_that_diverge_in_the_last_step_are_found() -> None:
+    by, (x, y) = recipe("sgd", steps=1, rate=1e308), data()
+    with pytest.raises(KoriskError, match="at step 1 of 1"):
+        train(net(), x * 1e3, y, by, indices=batches(by))
+
+
+def test_progress_is_the_share_of_the_steps() -> None:
+    shares: list[float] = []
+    fit(net(), recipe(), progress=shares.append)
+    assert shares == [18 / 20, 1.0]  # before the last tenth, and at the end
 
 
 RUNS, FACTORED = net(runs=2), DenseNet.factored(draw(64, 2), draw(2, 60), (6, 10), (8, 8))
@@ -420,7 +259,6 @@ DRAWN, GENERATOR = batches(recipe()), torch.Generator()
         ({"inputs": X[:5]}, "5 and 12"),
         ({"inputs": X * math.nan}, "inputs must be finite"),
         ({"targets": Y[:, :1]}, r"\(\.\.\., 8, 8\), got \(12, 1, 8\)"),
-        ({"every": 0}, "every"),
     ],
 )
 def test_a_wrong_training_is_refused_in_one_line(changed: dict[str, Any], says: str) -> None:
@@ -435,13 +273,13 @@ def test_a_wrong_training_is_refused_in_one_line(changed: dict[str, Any], says: 
     [
         (lambda: recipe("adamw", rate=1), "one of adam, adagrad, sgd, got 'adamw'"),  # type: ignore[arg-type]
         (lambda: recipe(rate=0), "rate"),
-        (lambda: recipe(iterations=0), "iterations"),
+        (lambda: recipe(steps=0), "steps"),
         (lambda: recipe(batch=1.5), "batch"),
         (lambda: recipe("sgd", momentum=1), "below 1"),
         (lambda: recipe("adam", momentum=0.5), "belongs to optimiser='sgd'"),
-        (lambda: Recipe.released(64), r"\[128, 256, 512\], got 64"),
+        (lambda: recipe(cosine=True), "cosine"),
+        (lambda: recipe(patience=11), "patience"),
         (lambda: draw_batches(0, 1, 1, GENERATOR), "samples"),
-        (lambda: released_generator(-1), "seed"),
     ],
 )
 def test_a_wrong_recipe_is_refused(make: Callable[[], object], says: str) -> None:
@@ -455,7 +293,7 @@ def test_eager_and_replayed_steps_make_up_the_whole(
 ) -> None:
     """With a graph that undoes a step when it is captured, and takes it when it is replayed."""
     by, network, plain = recipe("adam"), net(), net()
-    stepper = Stepper(network, data(), batches(by), by)
+    stepper = Trainer(alone(network), data(), batches(by)[:, None], by)
     assert stepper.until_capture < 0  # there is nothing to capture on a CPU
     stepper.until_capture = 3
     graph = Mock()
@@ -474,33 +312,29 @@ def test_eager_and_replayed_steps_make_up_the_whole(
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
     monkeypatch.setattr(torch.cuda, "graph", capture)
+    monkeypatch.setattr("korisk.fitting.gradient.train.side_stream", nullcontext)
     for steps in (2, 7, 11):
         stepper.advance(steps)
     assert int(stepper.iteration) == 20
     assert graph.replay.call_count == (20 - 3 if captures else 0)
     done = fit(plain, by)
-    assert torch.equal(stepper.losses, done.losses)
+    assert torch.equal(stepper.losses[:, 0], done.losses)
     assert torch.equal(network.weights, plain.weights)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @each
 @pytest.mark.parametrize("dense", [False, True])
-def test_a_captured_step_is_the_step(by: Recipe, dense: bool, tmp_path: Path) -> None:
+def test_a_captured_step_is_the_step(by: Recipe, dense: bool) -> None:
     x, y = (part.cuda() for part in data())
 
     def build() -> nn.Module:
         made = DenseNet((6, 10), (8, 8), relu=False).double() if dense else net()
         return made.cuda()
 
-    replayed, launched, resumed = build(), build(), build()
-    options: dict[str, Any] = {"pool": (x, y), "every": 4}
-    first = fit(replayed, by, **options)
+    replayed, launched, again = build(), build(), build()
+    first = fit(replayed, by, pool=(x, y))
     losses = reference(launched, x, y, by, batches(by).cuda())
     torch.testing.assert_close(first.losses, losses.cpu(), rtol=1e-9, atol=0)
-    options["checkpoint"] = tmp_path / "c"
-    with pytest.raises(StopHereError):
-        fit(build(), by, progress=stop_at(8), **options)
-    assert same(fit(resumed, by, **options), first)
-    for one, other in zip(replayed.parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(one, other)
+    second = fit(again, by, pool=(x, y))
+    assert all(torch.equal(*pair) for pair in zip(numbers(second), numbers(first), strict=True))

@@ -31,7 +31,6 @@ FUZZED = {  # module: the readers that come there
     "curves/binary.py": ("xlsx", "ods", "parquet"),
     "curves/formats.py": ("csv", "json", "jsonl", "xlsx", "ods", "parquet", "frame"),
     "files.py": ("csv", "json", "network", "study", "ablation", "prediction", "finished"),
-    "fitting/gradient/train.py": ("checkpoint",),
     "images/formats/page.py": ("npy", "npz"),
     "images/formats/dicom.py": ("dicom",),
     "images/formats/hdf5.py": ("hdf5", "lodopab"),
@@ -63,7 +62,7 @@ NO_FILE = {  # module: why
 # How many files of a reader are tried (`make slow` has four times as many, `make fuzz` thousands):
 # fewer where a file needs PyTorch.
 FEWER = {
-    **dict.fromkeys(("lodopab", "checkpoint", "study", "geometry"), 12),
+    **dict.fromkeys(("lodopab", "study", "geometry"), 12),
     **{"store": 20, "ablation": 12, "ods": 12},
 }
 OTHERS, TIMES = 25, max(1, settings().max_examples // 50)

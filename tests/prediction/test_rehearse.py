@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 import korisk as kr
-from korisk.fitting.gradient.many import Member, Schedule, train_many
+from korisk.fitting import Recipe
+from korisk.fitting.gradient.many import Member, train_many
 from korisk.operators import (
     Diagonal,
     LinearOperator,
@@ -90,7 +91,7 @@ def errors_of(build: Any, scan: LinearOperator, *, together: bool) -> tuple[list
         )
     notes: list[str] = []
     training = train_many(
-        members, inputs, targets, Schedule(steps=15), together=together, notes=notes
+        members, inputs, targets, Recipe(steps=15, cosine=True), together=together, notes=notes
     )
     found = dict(training)
     for k, member in enumerate(members):  # each is left at the step that was reported

@@ -16,7 +16,6 @@ from benchmarks.quality.fuzz import images as examples
 from benchmarks.quality.fuzz import mutations as mutations
 from benchmarks.quality.fuzz import packed as packed
 from benchmarks.quality.fuzz import tables as tables
-from benchmarks.quality.fuzz import trainings as trainings
 from benchmarks.quality.fuzz.mutations import Mutation
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning
@@ -271,10 +270,6 @@ _ZIP = (packed.zip_packed_again, packed.zip_mended, *_BINARY)
 _SHEETS = (tables.sheet_changed, tables.sheet_changed, tables.sheet_changed, *_ZIP)
 _PARQUET = (*_BINARY, mutations.near_end)
 _STORE = (mutations.store_changed, mutations.store_changed, *_BINARY)
-_TRAINING = (
-    *(trainings.checkpoint_changed, mutations.bytes_changed),
-    *map(trainings.behind_the_digest, _ZIP),
-)
 _YAML = (mutations.yaml_changed, mutations.yaml_changed, *_TEXT)
 _JSON = (mutations.json_changed, mutations.json_changed, *_TEXT)
 _SIGNED = (mutations.signed_json_changed, mutations.signed_json_changed, *_JSON)
@@ -314,11 +309,5 @@ READERS = {
         Reader("hdf5", "image.h5", examples.hdf5, _read_images, _BINARY),
         Reader("patients", "patients.csv", examples.patients, _read_patients, _TEXT),
         Reader("lodopab", "patient_ids_rand_train.csv", examples.listed, _read_list, _TEXT),
-        Reader(
-            *("checkpoint", "training.pt"),
-            trainings.checkpoints,
-            trainings.read_checkpoint,
-            _TRAINING,
-        ),
     )
 }

@@ -1,4 +1,4 @@
-"""Recipe and batches, what goes into a training; Training, its outcome."""
+"""Recipe and batches, what goes into a training; History, its outcome."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError
 
 OptimiserName = Literal["adam", "adagrad", "sgd"]
 OPTIMISERS: tuple[OptimiserName, ...] = ("adam", "adagrad", "sgd")
-
-_RELEASED = {128: (4, 5_000), 256: (1, 5_000), 512: (8, 10_000)}  # side: batch, iterations
+CHECKS = 10  # evaluations on validation pairs, evenly spaced over the steps
 
 # Change of the loss over the last tenth, relative to itself: an excess that decays like 1/t is
 # nine times that change, and so below 2% of the loss.
@@ -33,16 +31,21 @@ class Recipe:
 
     Parameters
     ----------
-    optimiser : {"adam", "adagrad", "sgd"}
+    steps : int, default 2000
+        Number of mini-batches.
+    batch : int, default 16
+        Samples of a mini-batch.
+    rate : float, default 0.001
+        Learning rate, at the start if it falls.
+    optimiser : {"adam", "adagrad", "sgd"}, default "adam"
         The update rule.
-    rate : float
-        Learning rate, above 0.
-    iterations : int
-        Number of mini-batches, at least 1.
-    batch : int
-        Samples of a mini-batch, at least 1.
     momentum : float, default 0.0
         At least 0 and below 1; for "sgd" only.
+    cosine : bool, default False
+        Whether the rate falls to zero along half a cosine; for "adam" only.
+    patience : int, optional
+        Training ends early when so many of the 10 checks on validation samples have passed without
+        a smaller error. Default: never.
 
     Raises
     ------
@@ -52,70 +55,51 @@ class Recipe:
     Examples
     --------
     >>> from korisk.fitting import Recipe
-    >>> Recipe(optimiser="sgd", rate=0.1, iterations=100, batch=8).momentum
+    >>> Recipe(optimiser="sgd", rate=0.1, steps=100, batch=8).momentum
     0.0
-    >>> Recipe.released(128).optimiser, Recipe.released(128).iterations
-    ('adagrad', 5000)
     """
 
-    optimiser: OptimiserName
-    rate: float
-    iterations: int
-    batch: int
+    steps: int = 2000
+    batch: int = 16
+    rate: float = 1e-3
+    optimiser: OptimiserName = "adam"
     momentum: float = 0.0
+    cosine: bool = False
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         _checks.one_of("optimiser", self.optimiser, OPTIMISERS)
+        counted = partial(_checks.count, at_least=1)
         _checks.set_fields(
             self,
-            rate=_checks.real("rate", self.rate, above=0, remedy="try 0.01"),
-            iterations=_checks.count("iterations", self.iterations, at_least=1, remedy="try 99"),
-            batch=_checks.count("batch", self.batch, at_least=1, remedy="try 4"),
+            steps=counted("steps", self.steps, at_most=10**9, remedy="try 2000"),
+            batch=counted("batch", self.batch, at_most=10**6, remedy="try 16"),
+            rate=_checks.real("rate", self.rate, above=0, remedy="try 0.001"),
             momentum=_checks.real("momentum", self.momentum, at_least=0, remedy="try 0.9"),
         )
+        if self.patience is not None:
+            counted("patience", self.patience, at_most=CHECKS, remedy="try 4")
+        # PyTorch's Adam and Adagrad take no momentum; ignoring it would hide a mistake.
         allowed = self.momentum < 1 if self.optimiser == "sgd" else self.momentum == 0
         rule = "be below 1, and belongs to optimiser='sgd'"
         combination = f"{self.momentum:g} with {self.optimiser!r}"
-        # PyTorch's Adam and Adagrad take no momentum; ignoring it would hide a mistake.
         _checks.require(allowed, "momentum", rule, self.momentum, "leave it out", got=combination)
-
-    @classmethod
-    def released(cls, side: int) -> Recipe:
-        """The recipe of the released sweeps.
-
-        Parameters
-        ----------
-        side : {128, 256, 512}
-            Pixels a side.
-
-        Returns
-        -------
-        Recipe
-
-        Raises
-        ------
-        KoriskError
-            If there is no released sweep with that side.
-        """
-        if side not in list(_RELEASED):
-            raise KoriskError(f"the released sweeps have sides {sorted(_RELEASED)}, got {side!r}")
-        batch, iterations = _RELEASED[side]
-        return cls(optimiser="adagrad", rate=2e-2, iterations=iterations, batch=batch)
+        allowed = self.optimiser == "adam" or not self.cosine
+        rule = "be False, except with optimiser='adam'"
+        _checks.require(allowed, "cosine", rule, self.cosine, "leave it out")
 
     @property
     def last_tenth(self) -> int:
-        """Number of iterations in the last tenth, at least one."""
-        return max(1, self.iterations // 10)
+        """Number of steps in the last tenth, at least one."""
+        return max(1, self.steps // 10)
 
 
 def released_generator(seed: int) -> torch.Generator:
     """The generator from which the released code draws the batches of a seed."""
-    remedy = "give a whole number; the released seeds are 1, 2 and 3"
-    released_seed = _checks.count("seed", seed, at_least=0, at_most=2**53, remedy=remedy)
-    return torch.Generator().manual_seed(1 + 1000 * released_seed)
+    return torch.Generator().manual_seed(1 + 1000 * seed)
 
 
-def draw_batches(samples: int, batch: int, iterations: int, generator: torch.Generator) -> Tensor:
+def draw_batches(samples: int, batch: int, steps: int, generator: torch.Generator) -> Tensor:
     """Draw the samples of every batch, with replacement.
 
     Parameters
@@ -124,14 +108,14 @@ def draw_batches(samples: int, batch: int, iterations: int, generator: torch.Gen
         Size of the training set, at least 1.
     batch : int
         Samples of a batch, at least 1.
-    iterations : int
+    steps : int
         Number of batches, at least 1.
     generator : torch.Generator
         On the CPU, so that batches are the same on every device.
 
     Returns
     -------
-    Tensor of shape (iterations, min(batch, samples))
+    Tensor of shape (steps, min(batch, samples))
         Indices from 0 to `samples` - 1, in the order in which training takes them.
 
     Raises
@@ -148,12 +132,12 @@ def draw_batches(samples: int, batch: int, iterations: int, generator: torch.Gen
     --------
     >>> import torch
     >>> from korisk.fitting import draw_batches
-    >>> draw_batches(100, batch=8, iterations=5, generator=torch.Generator().manual_seed(0)).shape
+    >>> draw_batches(100, batch=8, steps=5, generator=torch.Generator().manual_seed(0)).shape
     torch.Size([5, 8])
     """
-    checked_count = partial(_checks.count, at_least=1, remedy="pass whole numbers from 1")
-    samples, batch = checked_count("samples", samples), checked_count("batch", batch)
-    draws, size = range(checked_count("iterations", iterations)), (min(batch, samples),)
+    counted = partial(_checks.count, at_least=1, remedy="pass whole numbers from 1")
+    samples, batch = counted("samples", samples), counted("batch", batch)
+    draws, size = range(counted("steps", steps)), (min(batch, samples),)
     return torch.stack([torch.randint(0, samples, size, generator=generator) for _ in draws])
 
 
@@ -165,7 +149,7 @@ class Standing(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Training:
+class History:
     """The outcome of `train`: every loss, and whether it had converged.
 
     A run counts as converged if
@@ -177,13 +161,11 @@ class Training:
 
     Parameters
     ----------
-    recipe : Recipe
-        Training settings.
-    losses : Tensor of shape (iterations,) or (iterations, runs)
+    losses : Tensor of shape (steps,) or (steps, runs)
         Of every mini-batch.
     start, late, end : Standing
-        Loss and gradient norm before the first, before the last tenth and after the last
-        iteration, on the same up to 64 training samples of each run.
+        Loss and gradient norm before the first, before the last tenth and after the last step, on
+        the same up to 64 training samples of each run.
     negligible : float, default 0.0
         A loss that is rounding, at which a run counts as converged.
 
@@ -194,13 +176,12 @@ class Training:
     >>> from korisk.networks import DenseNet
     >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
     >>> net, draws = DenseNet(3, 3, relu=False), torch.Generator().manual_seed(1)
-    >>> recipe = Recipe(optimiser="sgd", rate=0.2, iterations=300, batch=8)
-    >>> training = train(net, x, 2 * x, recipe, generator=draws)
-    >>> training.losses.shape, bool(training.converged)
+    >>> recipe = Recipe(optimiser="sgd", rate=0.2, steps=300, batch=8)
+    >>> history = train(net, x, 2 * x, recipe, generator=draws)
+    >>> history.losses.shape, bool(history.converged)
     (torch.Size([300]), True)
     """
 
-    recipe: Recipe
     losses: Tensor
     start: Standing
     late: Standing

@@ -21,7 +21,8 @@ from torch import Tensor
 from korisk import _checks
 from korisk._checks import require
 from korisk.errors import Argument, KoriskError, Message, invalid, shown
-from korisk.fitting.gradient.many import Fit, Schedule
+from korisk.fitting.gradient.many import Fit
+from korisk.fitting.gradient.recipe import Recipe
 from korisk.operators.inputs import shape_text
 from korisk.operators.linear import LinearOperator
 from korisk.prediction.alterations import (
@@ -55,7 +56,7 @@ _PIECE = 2**24  # entries that are projected at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Schedule):
+class Training(Recipe):
     """How networks are trained on simulated pairs: Adam, whose rate falls to zero along a cosine.
 
     Parameters
@@ -92,6 +93,7 @@ class Training(Schedule):
     16
     """
 
+    cosine: bool = True
     fit: Fit | None = None
     exact: bool = True
     examples: int = 256

@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -29,6 +29,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, Message, invalid
 from korisk.files import Spec, make_folder, parse, read_json, write_text
 from korisk.fitting.gradient.many import Member
+from korisk.fitting.gradient.recipe import Recipe
 from korisk.prediction.rehearsal.linear import as_linear, weights_of
 from korisk.prediction.rehearsal.simulation import (
     LONGER,
@@ -243,8 +244,8 @@ class Trainings:
             if self.linear is not None:
                 decisive["fit"] = "exact"
             elif self.training.fit is None:
-                recipe = ("steps", "batch", "rate", "patience")
-                decisive |= {name: getattr(self.schedule(cell), name) for name in recipe}
+                recipe = self.schedule(cell)
+                decisive |= {field.name: getattr(recipe, field.name) for field in fields(Recipe)}
             digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:24]
             self._files[cell] = f"n{cell.n}-seed{cell.seed}-{cell.variant}-{digest}.json"
         return self._files[cell]

@@ -18,8 +18,8 @@ from torch.nn import Module
 
 from korisk._json import JsonDict, JsonMapping
 from korisk._memory import free_memory
-from korisk.fitting.gradient.many import Member, Schedule, train_many
-from korisk.fitting.gradient.recipe import Recipe, Training, draw_batches, released_generator
+from korisk.fitting.gradient.many import Member, train_many
+from korisk.fitting.gradient.recipe import History, Recipe, draw_batches, released_generator
 from korisk.fitting.gradient.train import train
 from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge, kernel_bytes
@@ -86,13 +86,11 @@ class Job:
         """The recipe of training by gradients."""
         return recipe_of(self.settings)
 
-    def trained(
-        self, network: Module, n: int, batches: Tensor, share: int, shares: int
-    ) -> Training:
+    def trained(self, network: Module, n: int, batches: Tensor, share: int, shares: int) -> History:
         """Train a network on the first n samples; it is one of several equal shares of the work."""
 
-        def progress(done: int, _: Tensor) -> None:
-            self.report((share + done / self.recipe.iterations) / shares)
+        def progress(done: float) -> None:
+            self.report((share + done) / shares)
 
         inputs, targets = (pool[:n] for pool in self.pools.train)
         return train(network, inputs, targets, self.recipe, indices=batches, progress=progress)
@@ -208,16 +206,16 @@ class KnownGradient(Gradient):
             groups.append(large)
         for group, sizes in enumerate(groups):
             start = time.perf_counter()
-            size = recipe.batch, recipe.iterations
+            size = recipe.batch, recipe.steps
             # A new generator for each size, as in the released code.
             batches = [draw_batches(n, *size, released_generator(job.seed)) for n in sizes]
             network = build(analytic.expand(len(sizes), *analytic.shape))
             indices = torch.stack(batches, 1)
-            training = job.trained(network, job.sizes[-1], indices, group, len(groups))
+            history = job.trained(network, job.sizes[-1], indices, group, len(groups))
             seconds = seconds_since(start, network.weights) / len(sizes)
             for index, n in enumerate(sizes):
                 weights = network.weights.detach()[index]
-                detail = convergence(training, index) | {"seconds": seconds}
+                detail = convergence(history, index) | {"seconds": seconds}
                 yield job.row(n, build(weights)(test.inputs), detail, weights)
 
 
@@ -250,9 +248,9 @@ class ZooNetwork(Fit):
     def rows(self, job: Job) -> Iterator[Fitted]:
         """A row for every size; all sizes are trained at once if the device allows."""
         settings, device = job.settings, job.pools.test.inputs.device
-        recipe = ("steps", "batch", "rate")
-        shape = {name: value for name, value in settings.items() if name not in recipe}
-        schedule = Schedule(**{name: settings[name] for name in recipe})
+        of_training = ("steps", "batch", "rate")
+        shape = {name: value for name, value in settings.items() if name not in of_training}
+        recipe = Recipe(**{name: settings[name] for name in of_training}, cosine=True)
         # `train_many` takes one pool: training, validation and test rows follow each other.
         inputs, targets = (torch.cat(tensors).float() for tensors in zip(*job.pools, strict=True))
         counts = [len(pool.inputs) for pool in job.pools]
@@ -270,7 +268,7 @@ class ZooNetwork(Fit):
         ]
         start, notes = time.perf_counter(), list[str]()
         with torch.enable_grad():
-            list(train_many(members, images, targets, schedule, notes=notes, progress=job.report))
+            list(train_many(members, images, targets, recipe, notes=notes, progress=job.report))
         detail: JsonDict = {"seconds": seconds_since(start, images) / len(members)}
         detail |= {"note": " ".join(notes)} if notes else {}
         for n, network in zip(job.sizes, learned, strict=True):
@@ -310,15 +308,16 @@ def fit_of(model: str, settings: Settings) -> Fit:
 
 def recipe_of(settings: Settings) -> Recipe:
     """The recipe of training by gradients."""
-    return Recipe(**{name: settings[name] for name in OF_GRADIENT})
+    of_training = {name: settings[name] for name in OF_GRADIENT if name != "iterations"}
+    return Recipe(**of_training, steps=settings["iterations"])
 
 
-def convergence(training: Training, run: int = 0) -> JsonDict:
-    """Details on the convergence of a training; `run` is an index of side-by-side runs."""
-    figures = {"loss": training.end.loss, "improvement_in_last_tenth": training.improvement}
-    figures["gradient_left"] = training.gradient_left
-    converged = bool(training.converged.reshape(-1)[run])
-    return {"converged": converged} | {k: float(v.reshape(-1)[run]) for k, v in figures.items()}
+def convergence(history: History, run: int) -> JsonDict:
+    """Details on the convergence of one of several side-by-side runs."""
+    figures = {"loss": history.end.loss, "improvement_in_last_tenth": history.improvement}
+    figures["gradient_left"] = history.gradient_left
+    converged = bool(history.converged[run])
+    return {"converged": converged} | {name: float(v[run]) for name, v in figures.items()}
 
 
 def picture(images: Tensor) -> NDArray[np.generic]:
