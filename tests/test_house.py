@@ -29,7 +29,7 @@ LINES = {
     "curves": 2700,  # names decide, spreads, units in cells; every remedy is tried
     "studies": 2250,
     "cli": 2100,  # calibrate
-    "fitting": 1600,
+    "fitting": 1450,
     "problems": 1200,
     "images": 1150,
     "theory": 1150,  # C and kappa from floor and sigma
