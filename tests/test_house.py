@@ -62,7 +62,6 @@ MANY_PARAMETERS = {
     "cli/bound.py:bound",
     "cli/rehearse.py:rehearse",
     "cli/run.py:run",
-    "fitting/gradient/train.py:train",
     "images/read.py:read_images",
     "operators/adapters.py:from_callables",
     "operators/ct/triton_cone.py:_back",
