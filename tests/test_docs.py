@@ -80,7 +80,7 @@ def test_the_files_of_the_docs_are_read(tmp_path: Path) -> None:
     ("page", "made", "part"),
     [
         ("docs/reference/operators.md", "operators.tables", "tables"),
-        ("docs/reference/clusters.md", "paper.engines", "tables"),
+        ("docs/how-to/run-a-study.md", "paper.engines", "tables"),
         ("docs/explanation/compared.md", "quality.readme", "against"),
         ("docs/reference/install.md", "quality.readme", "installs"),
     ],
