@@ -108,7 +108,7 @@ def test_all_is_all_extras_for_users() -> None:
 
 
 def test_every_extra_is_listed_and_was_tried() -> None:
-    lines = (ROOT / "docs" / "reference" / "install.md").read_text().splitlines()
+    lines = (ROOT / "benchmarks" / "results" / "readme.txt").read_text().splitlines()
     rows = [
         found[1] for found in map(re.compile(r"\| `korisk(\[\w+\])?` \|").match, lines) if found
     ]

@@ -381,6 +381,8 @@ def _printed() -> dict[str, list[Figure]]:
 
 HEAD = """# The paper, claim by claim
 
+<!-- claims -->
+
 {total} claims of the paper with two verdicts each: all that name a number, a comparison or a law,
 in our words.
 
@@ -435,6 +437,8 @@ TAIL = """
 
 `python -m benchmarks.paper.claims` writes this page, and `--check` compares it with the kept
 results; `benchmarks/paper/claims_measure.py` has the tests.
+
+<!-- end of claims -->
 """
 
 

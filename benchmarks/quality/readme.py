@@ -1,6 +1,6 @@
 """The tables of docs/explanation/compared.md and docs/reference/install.md, from stored results.
 
-python -m benchmarks.quality.readme
+python -m benchmarks.quality.readme > benchmarks/results/readme.txt
 """
 
 import json
@@ -31,10 +31,8 @@ def kept(name: str) -> Any:
 
 
 def tables() -> Iterator[str]:
-    """All of them, a line at a time."""
-    yield from against()
-    yield ""
-    yield from installs()
+    """Both of them, a line at a time."""
+    yield from ("### against", "", *against(), "", "### installs", "", *installs())
 
 
 def installs() -> Iterator[str]:

@@ -4,20 +4,29 @@ A script leaves a matplotlib figure in `figure`, and may leave one for narrow sc
 Its docstring says what is to be seen, for those who do not see it. It runs in the root of the
 repository. What it drew is kept until the script, a file that it names or the version of the
 package changes. The lines of the block are the caption.
+
+Maps of folders: ```` ```{map} ```` lists pages, one a line, and shows each as a card: its title,
+its opening sentence, and its first picture or the one that the line names behind a colon.
 """
 
 import ast
 import hashlib
+import posixpath
+import re
 import runpy
 import sys
 from contextlib import chdir
+from html import escape
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.osutil import relative_uri
 
 from korisk._version import __version__
 from korisk.report.figures.style import THEME_CSS, settings, themed_svg
@@ -25,6 +34,7 @@ from korisk.report.figures.style import THEME_CSS, settings, themed_svg
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "docs" / "pictures"
 _STYLE = "figures.css"
+RESULT = re.compile("<!--.*?-->")
 
 
 class Picture(SphinxDirective):
@@ -38,14 +48,7 @@ class Picture(SphinxDirective):
         script = SCRIPTS / f"{self.arguments[0]}.py"
         if not script.is_file():
             raise self.error(f"there is no docs/pictures/{script.name}")
-        self.env.note_dependency(script)
-        kept = Path(self.env.doctreedir) / "pictures" / f"{script.stem}-{key(script)}.html"
-        if not kept.exists():
-            kept.parent.mkdir(exist_ok=True)
-            for old in kept.parent.glob(f"{script.stem}-????????????????.html"):
-                old.unlink()
-            kept.write_text(drawn(script), encoding="utf-8")
-        figure = nodes.figure("", nodes.raw("", kept.read_text("utf-8"), format="html"))
+        figure = nodes.figure("", _html(svg(self.env, script)))
         figure["classes"] = ["picture"]
         if self.content:
             words, messages = self.parse_inline(" ".join(self.content), lineno=self.lineno)
@@ -54,6 +57,47 @@ class Picture(SphinxDirective):
         opened = '<details class="script"><summary>How it is drawn</summary>'
         figure += nodes.legend("", _html(opened), code, _html("</details>"))
         return [figure]
+
+
+class Map(SphinxDirective):
+    """The pages of a folder as cards."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Make a card for each page that a line names."""
+        cards = "".join(self._card(*line.partition(":")[::2]) for line in self.content)
+        return [_html(f'<div class="map">{cards}</div>')]
+
+    def _card(self, name: str, picture: str) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(self.env.docname), name))
+        path = Path(self.env.doc2path(target))
+        self.env.note_dependency(path)
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".ipynb":
+            text = "".join(nbformat.reads(text, as_version=4).cells[0].source)
+        title, _, rest = RESULT.sub("", text).partition("# ")[2].partition("\n")
+        opening = re.sub(r"\]\([^)]*\)|[\[*`]", "", rest.strip().partition("\n\n")[0])
+        sentence = re.split(r"(?<=[.?:])\s", " ".join(opening.split()))[0].rstrip(":")
+        first = re.search(r"^```\{picture\} (\w+)$", text, re.MULTILINE)
+        shown = picture.strip() or (first[1] if first else "")
+        image = svg(self.env, SCRIPTS / f"{shown}.py") if shown else ""
+        builder = self.env.app.builder
+        here, there = map(builder.get_target_uri, (self.env.docname, target))
+        link = f'<a href="{relative_uri(here, there)}">{escape(title)}</a>'
+        return f"<section>{image}<h2>{link}</h2><p>{escape(sentence)}</p></section>"
+
+
+def svg(env: BuildEnvironment, script: Path) -> str:
+    """What a script draws, from the build before where nothing changed."""
+    env.note_dependency(script)
+    kept = Path(env.doctreedir) / "pictures" / f"{script.stem}-{key(script)}.html"
+    if not kept.exists():
+        kept.parent.mkdir(exist_ok=True)
+        for old in kept.parent.glob(f"{script.stem}-????????????????.html"):
+            old.unlink()
+        kept.write_text(drawn(script), encoding="utf-8")
+    return kept.read_text("utf-8")
 
 
 def _html(text: str) -> nodes.raw:
@@ -99,6 +143,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the block."""
     sys.path.insert(0, str(SCRIPTS))
     app.add_directive("picture", Picture)
+    app.add_directive("map", Map)
     app.connect("builder-inited", _write_style)
     app.add_css_file(_STYLE)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

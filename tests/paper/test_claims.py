@@ -124,9 +124,13 @@ def test_conditions_and_reasons_are_told() -> None:
 def test_pages_agree_with_the_verdicts() -> None:
     """What other pages say of the paper in words of their own."""
     verdicts = {each.claim.key: each for each in judge()}
-    readme, differences, ours = (
+    recipe, differences, ours = (
         " ".join((ROOT / name).read_text().split())
-        for name in ("README.md", "docs/explanation/differences.md", "docs/paper/index.md")
+        for name in (
+            "docs/explanation/recipe.md",
+            "docs/explanation/differences.md",
+            "docs/paper/index.md",
+        )
     )
     of_table_3 = ["dominates-cpu"] * 3 + ["matches-128", "dominates-256"]
     fine = ("holds", "holds with a condition")
@@ -140,7 +144,7 @@ def test_pages_agree_with_the_verdicts() -> None:
     times = {2: "twice", 3: "three times", 4: "four times"}
     assert f"about {times[round(crossed['H = 128, rigorous'] / 2048 - 0.5)]}" in differences
     idle = any(each.verdict == VERDICTS[4] for each in verdicts.values())
-    assert idle == ("known operator has nothing to learn" in readme)
+    assert idle == ("known operator has nothing to learn" in recipe)
     assert idle == ("known operator's weights cannot be improved" in ours)
     held = {figure.value for figure in verdicts["theorem"].figures}
     assert (held == {1.0}) == ("held in every trained network in which it could fail" in ours)
