@@ -63,7 +63,7 @@ def test_a_chain_written_as_a_graph_has_the_same_bounds_to_the_last_digit(
         compositions=runs,
     )
     assert graph.is_chain
-    # Eq. (eq:cuts) written down once more.
+    # The best cut into runs, Eq. (eq:blocks) of a chain, written down once more.
     tails = [1.0] * (count + 1)
     for start in range(count - 1, -1, -1):
         ends = [(start + 1, constants[start])]
