@@ -14,4 +14,5 @@ theme = files("korisk.report.figures").joinpath("theme.yaml").read_text(encoding
 text = LIGHT.read_text(encoding="utf-8")
 for colour, (_, dark) in yaml.safe_load(theme).items():
     text = text.replace(colour, dark)
+text = text.replace("<svg ", '<svg fill="#f0f0f0" ', 1)  # of text, which has no colour of its own
 LIGHT.with_stem("rehearsed_ct_dark").write_text(text, encoding="utf-8")
