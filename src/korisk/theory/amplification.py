@@ -52,8 +52,8 @@ def graph_tails(nodes: Sequence[Node[Number]], runs: Runs[Number], unit: Number)
     to the output; P_u is the block's constant times P of its end. Inside a block, changes add up
     over all paths, Eq. (eq:paths), or to less where a layer has a `joint` constant, or `runs` has
     one for all paths from one value to another. In a chain every block is one layer, and this is
-    the best cut into runs, or without runs the product of Eq. (eq:lip-prod) in Lemma (lem:lip). `unit` is
-    the number 1, in the type of all numbers.
+    the best cut into runs, or without runs the product of Eq. (eq:lip-prod) in Lemma (lem:lip).
+    `unit` is the number 1, in the type of all numbers.
     """
     # A run from a value to itself does not occur, and the output has no user: P of it is 1.
     last = len(nodes)
