@@ -68,6 +68,12 @@ def relative_variance(curve: Curve) -> Array | None:
     return np.asarray(variance)
 
 
+def mean_variance(curve: Curve) -> Array:
+    """(K,) the relative variance of each mean, also where no N has two seeds."""
+    variance = relative_variance(curve)
+    return np.full(len(curve.sizes), ONE_SEED**2) if variance is None else variance
+
+
 def lasting_share(curve: Curve) -> float:
     """The share of the seeds' variance that persists over N: a worse seed is worse at every N.
 

@@ -17,7 +17,7 @@ import numpy as np
 from korisk._checks import LARGEST_N, count, real, require, set_fields
 from korisk.curves.curve import Curve
 from korisk.curves.formats import is_store
-from korisk.curves.noise import ONE_SEED, Array, relative_variance
+from korisk.curves.noise import Array, mean_variance
 from korisk.curves.stored import Chosen, MeasuredFit, error_of, stored_fits, training_name
 from korisk.curves.unit import SMALLEST_ERROR, Unit
 from korisk.planning.pilot import no_learning
@@ -191,8 +191,7 @@ def limit(
     >>> print(kr.planning.limit(pilot, longer=longer))
     Training limits the error: at N = 1,024, 3 times the training takes it from 0.05 to 0.02.
     """
-    variance = relative_variance(curve)  # of the means
-    variance = ONE_SEED**2 / curve.counts if variance is None else variance
+    variance = mean_variance(curve)
     falls, trend = _trend(curve, variance)
     gap, compared = (None, "") if training is None else _gap(curve, training)
     share, run = (math.nan, "") if longer is None else _gain(curve, variance, longer)

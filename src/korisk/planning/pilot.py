@@ -7,13 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import ONE_SEED, collapsed, collapsed_sizes, relative_variance
+from korisk.curves.noise import collapsed, collapsed_sizes, mean_variance, relative_variance
 from korisk.errors import Argument, Message
 from korisk.planning.futures.posterior import ROUGHEST, Posterior
 from korisk.planning.words import value
 
 _BEYOND_NOISE = 2.0  # standard errors by which a rise, a fall or a bend must exceed noise
-_RISE_WITHOUT_SEEDS = 0.02  # of the log error, where single seeds give no noise
 _LEAST_NOISE = 0.01  # the same for judging a bend: no smooth curve fits better than that
 _LEAST_CHANGE = 0.02  # of the log error from end to end, below which nothing was learned
 _MOST_OUTSIDE = 0.5  # of the seeds outside their 90% range; a tenth is expected
@@ -26,12 +25,8 @@ _COPIED = 3  # sizes at which seeds must agree in every digit to be taken for co
 def rises(curve: Curve) -> list[int]:
     """Indices of the sizes at which the mean rises by more than the noise of the seeds."""
     # In logs, because noise is relative: a mean's relative variance is that of its logarithm.
-    variance = relative_variance(curve)
-    steps = np.diff(np.log(curve.means))
-    if variance is None:
-        least = np.full(len(steps), _RISE_WITHOUT_SEEDS)
-    else:
-        least = _BEYOND_NOISE * np.sqrt(variance[1:] + variance[:-1])
+    variance, steps = mean_variance(curve), np.diff(np.log(curve.means))
+    least = _BEYOND_NOISE * np.sqrt(variance[1:] + variance[:-1])
     indices: list[int] = (1 + np.flatnonzero(steps > np.maximum(least, 1e-9))).tolist()
     return indices
 
@@ -150,23 +145,17 @@ def no_floor(curve: Curve) -> str:
 
 def _change(curve: Curve) -> tuple[float, float]:
     """The rise of the log error from the first mean to the last, and the part noise explains."""
-    noise = _noise(curve)
+    noise = mean_variance(curve)
     least = max(_BEYOND_NOISE * math.sqrt(noise[0] + noise[-1]), _LEAST_CHANGE)
     return math.log(curve.means[-1] / curve.means[0]), least
 
 
 def _coefficient(curve: Curve, degree: int, least: float) -> tuple[float, float]:
     """The leading coefficient of a polynomial of log error in log N, and its standard error."""
-    weights = 1 / np.sqrt(np.maximum(_noise(curve), max(least, 1e-6) ** 2))
+    weights = 1 / np.sqrt(np.maximum(mean_variance(curve), max(least, 1e-6) ** 2))
     x, y = np.log(curve.sizes / curve.sizes[-1]), np.log(curve.means)
     fitted, covariance = np.polyfit(x, y, degree, w=weights, cov="unscaled")
     return float(fitted[0]), math.sqrt(covariance[0, 0])
-
-
-def _noise(curve: Curve) -> NDArray[np.float64]:
-    """(K,) the relative variance of each mean; a guess where every N has one seed."""
-    noise = relative_variance(curve)
-    return np.full(len(curve.sizes), ONE_SEED**2) if noise is None else noise
 
 
 def doubt(curve: Curve, posterior: Posterior) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import ONE_SEED, ROUNDING, relative_variance
+from korisk.curves.noise import ROUNDING, mean_variance
 from korisk.curves.unit import Unit
 from korisk.errors import KoriskError
 from korisk.planning.compare import Comparison, Crossing
@@ -203,8 +203,7 @@ class Group:
 
 def _standard_errors(curve: Curve, error: float) -> float:
     """Distance of an error from the nearest mean, in standard errors of the log error."""
-    noise = relative_variance(curve)
-    deviations = ONE_SEED if noise is None else np.sqrt(np.maximum(noise, 1e-12))
+    deviations = np.sqrt(np.maximum(mean_variance(curve), 1e-12))
     return float(np.min(np.abs(np.log(curve.means / error)) / deviations))
 
 

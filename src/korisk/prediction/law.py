@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import ONE_SEED, relative_variance
+from korisk.curves.noise import ONE_SEED, mean_variance
 from korisk.planning.chances import TAIL
 from korisk.planning.futures.law import Law, mixed, normals
 from korisk.planning.futures.posterior import MOST_SIZES, Posterior, posterior, thinned
@@ -177,7 +177,7 @@ class RehearsedLaw:
     def _misfit_with(self, least_noise: float) -> Misfit:
         # Sizes without altered copies count as measured on the examples; others extrapolate.
         plain = self.curve.sizes <= self.unaltered
-        sizes, variance = self.curve.sizes[plain].astype(float), _variance(self.curve)[plain]
+        sizes, variance = self.curve.sizes[plain].astype(float), mean_variance(self.curve)[plain]
         simulated = LogErrors(sizes, np.zeros(len(sizes)), variance)
         return Misfit(simulated, self._measured(least_noise), self.level, self.belief)
 
@@ -231,16 +231,10 @@ class RehearsedLaw:
         return Law(under, np.where(before, low, law.low), np.where(before, high, law.high))
 
 
-def _variance(curve: Curve) -> Array:
-    """(K,) relative variance of the means, also of a single seed."""
-    variance = relative_variance(curve)
-    return np.full(len(curve.sizes), ONE_SEED**2) if variance is None else variance
-
-
 def log_errors(pilot: Curve, least_noise: float) -> LogErrors:
     """Log mean errors of a pilot, merged to as many sizes as fitted curves use."""
     sizes, logs = pilot.sizes.astype(float), np.log(pilot.means)
-    variance = np.maximum(_variance(pilot), least_noise**2)
+    variance = np.maximum(mean_variance(pilot), least_noise**2)
     if len(sizes) <= MOST_SIZES:
         return LogErrors(sizes, logs, variance)
     # Distances are doublings below the largest N, as in the posterior of fitted curves.

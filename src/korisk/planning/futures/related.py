@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import ONE_SEED, relative_variance
+from korisk.curves.noise import mean_variance
 from korisk.planning.futures.law import Law, normals
 from korisk.planning.futures.posterior import Posterior, posterior
 
@@ -189,9 +189,6 @@ def trust(log_odds: float, believed: float) -> float:
 @lru_cache(maxsize=32)
 def relatives(curve: Curve, related: tuple[Curve, ...], kinship: Kinship = KINSHIP) -> Relatives:
     """The law of a pilot's error implied by related curves."""
-    variance = relative_variance(curve)
-    if variance is None:
-        variance = np.full(len(curve.sizes), ONE_SEED**2)
     shapes = tuple(posterior(relative) for relative in related)
     n, logs = curve.sizes.astype(float), np.log(curve.means)
-    return Relatives(n, logs, variance, shapes, posterior(curve), kinship)
+    return Relatives(n, logs, mean_variance(curve), shapes, posterior(curve), kinship)

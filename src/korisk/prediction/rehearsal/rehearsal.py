@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from korisk._show import Shown
 from korisk.curves.curve import Curve
-from korisk.curves.noise import ONE_SEED, lasting_share, relative_variance
+from korisk.curves.noise import lasting_share, mean_variance
 from korisk.errors import KoriskError, invalid
 from korisk.planning.limits import Longer
 from korisk.planning.plan import Forecast
@@ -119,8 +119,7 @@ class Rehearsal(Shown):
         """The fall of the log error by longer training beyond the noise of one seed; else 0."""
         if self.longer is None:
             return 0.0
-        variance = relative_variance(self.curve)
-        of_seed = ONE_SEED**2 if variance is None else float((variance * self.curve.counts)[-1])
+        of_seed = float((mean_variance(self.curve) * self.curve.counts)[-1])
         of_seed *= 1 - lasting_share(self.curve)  # both were tested on the same images
         (before,), (after,) = self.longer.before, self.longer.errors
         gain = math.log(before / after)

@@ -24,7 +24,7 @@ from korisk import _checks
 from korisk._checks import require
 from korisk._group import grouped
 from korisk.curves.curve import Curve
-from korisk.curves.noise import ONE_SEED, lasting_share, relative_variance
+from korisk.curves.noise import lasting_share, mean_variance
 from korisk.errors import Argument, Message
 from korisk.fitting.gradient.many import Member, pace, train_many
 from korisk.operators.linear import LinearOperator
@@ -342,11 +342,8 @@ def _level(errors: Mapping[Cell, Tensor], n: int, simulation: Simulation) -> flo
 
 def rise_note(curve: Curve) -> str | None:
     """Where errors rise with N by more than their noise, in a sentence; None if nowhere."""
-    variance = relative_variance(curve)
-    if variance is None:
-        variance = np.full(len(curve.sizes), ONE_SEED**2)
     # What a seed has at every N alike, such as its test images, cancels in differences.
-    variance = variance * (1 - lasting_share(curve))
+    variance = mean_variance(curve) * (1 - lasting_share(curve))
     logs = np.log(curve.means)
     # Each size against the smallest error before it; the largest clear rise is reported.
     rises = []
