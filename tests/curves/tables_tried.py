@@ -1,8 +1,8 @@
 """Tables with their truth, and what becomes of each: read, asked, refused, or wrong.
 
-Four collections: data/tables_of_labs.txt and data/tables_of_people.txt, whose truth was written by
-people who had not seen the reader, the files of data/tables with data/tables.yaml, and
-data/tables_of_the_author.txt, by the reader's author.
+Five collections: tables_of_labs.txt, tables_of_people.txt and tables_of_guests.txt in data, whose
+truth was written by people who had not seen the reader, the files of data/tables with
+data/tables.yaml, and data/tables_of_the_author.txt, by the reader's author.
 """
 
 import csv
@@ -176,7 +176,8 @@ def labs(path: Path) -> Iterator[Table]:
         sees = of.get("sees", "one")
         fill: Options = {"scale": {"n": float(of["scale"])}} if "scale" in of else {}
         line = f"line {of['line']}" if "line" in of else ""
-        write = partial(_write, text=text, file=of.get("file", "table.csv"))
+        file, encoding = of.get("file", "table.csv"), of.get("encoding", "utf-8")
+        write = partial(_write, text=text, file=file, encoding=encoding)
         yield Table(about, write, truths, sees, fill, line)
 
 
@@ -306,3 +307,4 @@ def _write(
 AUTHOR = DATA / "tables_of_the_author.txt"
 COLLECTIONS = {"labs": tuple(labs(LABS)), "people": tuple(people()), "kept": tuple(kept())}
 COLLECTIONS["author"] = tuple(labs(AUTHOR))
+COLLECTIONS["guests"] = tuple(labs(DATA / "tables_of_guests.txt"))

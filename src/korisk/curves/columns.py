@@ -164,7 +164,9 @@ class Layout:
         """The columns with a name of this role, or the one that the user assigned."""
         if role in self.given:
             return [self.given[role]]
-        return [col for col in self.free if self.keys[col] in NAMED[role]]
+        places = [col for col in self.free if self.keys[col] in NAMED[role]]
+        # A column "model" may hold the errors of one, beside those of others.
+        return [p for p in places if not any(rough(cell) % 1 > 0 for cell in self.filled[p])]
 
     def one(self, role: str, places: list[int]) -> int | None:
         """The only column of a role; raises if there are several."""
@@ -452,19 +454,22 @@ class Layout:
         chosen = (
             dict(metrics) if metrics else {col: Values(col, seed=heads[col].seed) for col in plain}
         )
-        best: dict[tuple[str, str, str], int] = {}
-        for head in chosen.values():
-            key = (head.model, _stem(head.metric), head.seed)
-            best[key] = min(head.split, best.get(key, 3))
-        splits = min(best.values())
-        if splits == 3:
-            col = next(iter(chosen))
-            problem = f"{self.names([col])} is of the training data, not of test data"
-            raise self.ask(problem, *self.columns("error", [col], "if it is not"))
+        splits = dict[tuple[str, str, str], dict[int, int]]()  # columns by their split
+        for col, head in chosen.items():
+            splits.setdefault((head.model, _stem(head.metric), head.seed), {})[head.split] = col
+        if all(min(columns) == 3 for columns in splits.values()):
+            problem = f"{self.names([*chosen][:1])} is of the training data, not of test data"
+            raise self.ask(problem, *self.columns("error", [*chosen][:1], "if it is not"))
+        # Keras calls training errors `loss`, beside `val_loss`.
+        bare = {cols[1]: cols[2] for cols in splits.values() if {*cols} == {1, 2}}
+        if bare:
+            tested = self.columns("error", [*bare.values()], "if so, for that one")
+            answers = *tested, *self.columns("error", [*bare], "if not")
+            raise self.ask(f"{self.names(bare)} may be of the training data", *answers)
         chosen = {
             col: head
             for col, head in chosen.items()
-            if head.split == best[head.model, _stem(head.metric), head.seed] < 3
+            if head.split == min(splits[head.model, _stem(head.metric), head.seed]) < 3
         }
         alone = [col for col, head in chosen.items() if not head.model and not head.seed]
         others = [col for col in chosen if col not in alone]

@@ -35,6 +35,7 @@ MAX_LINE = 1_000_000  # characters
 _WORKBOOK, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"  # the first: a ZIP archive
 _PARQUET = b"PAR1"
 _RECORD = '{"n": 64, "error": 0.1}'
+_PERCENT_HEAD = re.compile(r"(?i)\s*%\s*(of|data|train)")  # of a share of the data, no comment
 _RULE = re.compile(r"[\s|+:=-]*(--|==|:-)[\s|+:=-]*")  # line between a header and its rows
 
 
@@ -333,7 +334,7 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     for position, line in enumerate(text.splitlines(), start=1):
         if len(line) > MAX_LINE:
             raise source.error(f"line {position} has more than {MAX_LINE:,} characters")
-        if line.lstrip()[:1] in ("#", "%"):
+        if line.lstrip()[:1] in ("#", "%") and not _PERCENT_HEAD.match(line):
             comment = comment if lines else line.strip().lstrip("#%").strip()
         elif _RULE.fullmatch(line):
             bars = bars or "|" in line or "+" in line  # Markdown, and tables drawn with rules

@@ -51,7 +51,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*|\d
 _NUMBER = r"[-+\u2212]?[\d.,]+(?:[eEdD][-+]?\d+)?"
 # Marks around a number: about ~, a unit, stars of significance, a comment.
 _DRESSED = re.compile(
-    rf"(?P<about>[~\u2248]\s*)?(?P<number>{_NUMBER})\s*(?P<unit>%|[kKM]|[dD][bB]|[A-Za-z]{{2,12}})?"
+    rf"(?P<about>[~\u2248]\s*|[Nn]\s*=\s*)?(?P<number>{_NUMBER})\s*(?P<unit>%|[kKM]|[dD][bB]|[A-Za-z]{{2,12}})?"
     r"(?P<stars>[*\u2020\u2021]+)?(?P<comment>\s+#.*)?"
 )
 # 0.12 ± 0.01, 0.12 (0.01), 31.2(15), 0.61 [0.55, 0.67] and 0.71 (0.62-0.80)
@@ -378,7 +378,7 @@ def _cleaned(grid: Grid) -> Grid:
     for col, head in enumerate(grid.header):
         if keys[col] in labels:  # names such as "3 seeds" look like numbers with units
             continue
-        cells = columns[col]
+        cells = [_plain(cell) for cell in columns[col]]
         pairs = [_SPREAD.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
         if any(pairs):
             spreads = [pair and (pair["spread"] or _last_digits(pair)) for pair in pairs]
@@ -426,6 +426,11 @@ def _cleaned(grid: Grid) -> Grid:
     ]
     marks = frozenset(decibels)
     return replace(grid, header=header, rows=rows, notes=notes, decibels=marks, filled=filled)
+
+
+def _plain(cell: Any) -> Any:
+    """A cell without LaTeX around its numbers."""
+    return cell.replace("$", "").replace("\\pm", "±") if isinstance(cell, str) else cell
 
 
 def _last_digits(pair: re.Match[str]) -> str | None:
