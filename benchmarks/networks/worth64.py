@@ -10,6 +10,7 @@ CT with a cone (16^3 voxels, 10 views; the slices are the channels of the U-Net)
 radial MRI (24 lines), deblurring (deviation 2), CT of an object that moves (poses known), and an
 advection-diffusion equation whose start is seen by sensors of unknown gain (its network has learned
 weights in front of the solver). "unet, 1% wrong" has a backprojection whose bins are 1% too wide.
+"ridge" is the dense layer alone, at its best lambda on validation images: minutes on a CPU.
 
 Images are of patients: bodies with two to five organs, cut at eight heights each. N counts images,
 N / 8 patients; validation and test images are of 64 and 256 others. The cone's volumes are of a
@@ -29,7 +30,7 @@ import copy
 import csv
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -39,7 +40,7 @@ from torch import Tensor, nn
 
 from korisk.ablation import wrong_operator
 from korisk.errors import KoriskError
-from korisk.fitting import Recipe
+from korisk.fitting import DenseRidge, Recipe, Scorer
 from korisk.fitting.gradient.many import Member, train_many
 from korisk.networks import zoo
 from korisk.operators.linear import LinearOperator
@@ -77,14 +78,13 @@ class Case(NamedTuple):
     network: str
 
 
+PROBLEMS = ("ct", "radial", "cone", "motion", "pde", "mri", "deblur")
 CASES = (
-    *(Case("ct", network) for network in ("unet", "dense-unet")),
-    *(Case("radial", network) for network in ("unet", "dense-unet")),
-    *(Case("cone", network) for network in ("unet", "dense-unet")),
-    *(Case("motion", network) for network in ("unet", "dense-unet")),
-    *(Case("pde", network) for network in ("unet", "dense-unet")),
-    *(Case("mri", network) for network in ("unet", "dense-unet")),
-    *(Case("deblur", network) for network in ("unet", "dense-unet")),
+    *(
+        Case(problem, network)
+        for problem in PROBLEMS
+        for network in ("unet", "dense-unet", "ridge")
+    ),
     *(Case("ct", f"unet, {share} wrong") for share in WRONG),
     *(Case("radial", f"unet, {share} wrong") for share in WRONG[1:]),
 )
@@ -253,6 +253,21 @@ class Networks:
 # --- Curves --------------------------------------------------------------------------------------
 
 
+def fitted(case: Case, pool: Pool, sizes: Sequence[int]) -> Iterator[tuple[object, ...]]:
+    """Rows of the dense layer alone, in closed form and float64."""
+    inputs, targets = pool.inputs.flatten(1).double(), pool.targets.flatten(1).double()
+    about = (case.problem, case.network, "patients", NOISE, "closed form")
+    for seed in SEEDS:
+        train, validation, test = pool.rows[seed]
+        ridge = DenseRidge(inputs[train], targets[train], relu=False)
+        chosen, judged = (Scorer(inputs[part], targets[part]) for part in (validation, test))
+        for n in sizes:
+            fit = ridge.training(n).fit(scorer=chosen)
+            error = judged(fit.predict(judged.inputs))
+            weights = inputs.shape[1] * targets.shape[1]
+            yield (*about, n, seed, f"{error:.6g}", "", weights)
+
+
 def curve(case: Case, pool: Pool, options: argparse.Namespace) -> list[tuple[object, ...]]:
     """Rows of a case for the file."""
     make = Networks(case, pool, problem_of(case.problem), options.device)
@@ -332,13 +347,14 @@ def main() -> None:
             cases = [case for case in cases if case.network in options.networks]
         pool = pool_of(problem_of(name), options.device) if cases else None
         for case in cases:
-            start, dense = time.monotonic(), case.network == "dense-unet"
+            start, ridge = time.monotonic(), case.network == "ridge"
+            dense = case.network == "dense-unet"
             if start - begun + longest[dense] > 60 * options.minutes:
                 print(f"left out: {case}", flush=True)
                 continue
             assert pool is not None
             try:
-                rows = curve(case, pool, options)
+                rows = [*fitted(case, pool, options.sizes)] if ridge else curve(case, pool, options)
             except RuntimeError as error:  # such as too little memory: the next case may fit
                 print(f"failed: {case}: {error}", flush=True)
                 continue

@@ -1,7 +1,7 @@
 """A study in which the known operator has something to learn, counted from N = 0.
 
     python -m benchmarks.paper.learning --out FILE.csv --device cuda [--seconds 400]   # measures
-    python -m benchmarks.paper.learning --out FILE.csv --side 32 --closed    # closed forms, minutes
+    python -m benchmarks.paper.learning --out FILE.csv --models FC --sizes 1024    # a part
     python -m benchmarks.paper.learning                  # what results/learning.txt keeps
 
 Fan-beam CT at six points: few views, noise, part of the angles,
@@ -77,13 +77,9 @@ COLUMNS = ("side", "point", "model", "rate", "n", "seed", "steps", "validation",
 SIDE = 64  # pixels; bins are half as many again
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 TRAINED = (4, 16, 64, 256, 1024)
-POOL, SEEDS, TUNING = (
-    SIZES[-1],
-    3,
-    3,
-)  # training images of a seed; the seed that rates are chosen on
-TUNED = (16, 1024)
-RATES, FACTOR = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), 10**0.5
+POOL, SEEDS = SIZES[-1], 3  # training images of a seed
+TUNED, TUNING = (16, 1024), 3  # where rates are chosen: the sizes, and a seed of their own
+RATES, FACTOR = (1e-3, 3e-3, 1e-2), 10**0.5
 BATCH, WIDTH = 4, 16
 TUNING_STEPS, STEPS, LEAST = 1000, 8000, 2000  # nobody leaves before LEAST
 FIRST, EVERY, LAST = 250, 10, 9  # the first check; steps between averages; their last ninth or so
@@ -326,7 +322,9 @@ class Lasting(Training):
     ) -> None:
         cuda = device == "cuda"
         # Ridge fits have large entries that cancel: no TF32 but in the convolutions.
-        way = Way(conv="triton" if cuda else "unfold", precision="fp32", graph=cuda)
+        way = Way(conv="triton", precision="fp32", graph=True)
+        if not cuda:
+            way = Way(conv="grouped", channels_last=True, precision="bf16")
         self.members = sorted(members)
         cells = [(member.n, member.seed) for member in self.members]
         build, data, begins = ensemble(model, at, self.members)
@@ -466,36 +464,45 @@ def settled(history: dict[Member, list[Reached]], n: int) -> bool:
     return abs(now - half) < SETTLED * half
 
 
+Cell = tuple[str, str, int]  # point, model, N
 Row = tuple[object, ...]  # rate, n, seed, steps, validation and test error, and that of half
 
 
-def tuned(model: str, at: Bench, steps: int, device: str) -> tuple[dict[int, float], list[Row]]:
-    """The best rate at each N that rates are chosen at, and the errors of all that were tried."""
+def tuned(model: str, at: Bench, n: int, steps: int, device: str) -> tuple[float, list[Row]]:
+    """The best rate with n samples, and the errors of all that were tried."""
     found: dict[Member, list[Reached]] = {}
-    wanted = {Member(rate, n, TUNING) for rate in RATES for n in TUNED}
-    best: dict[int, float] = {}
+    wanted = list(RATES)
     while wanted:
-        found |= trained(model, at, list(wanted), device, steps=steps, settle=False)
-        wanted = set()
-        for n in TUNED:
-            tried = {m.rate: found[m][-1].validation for m in sorted(found) if m.n == n}
-            rates = list(tried)
-            best[n] = min(rates, key=lambda rate: tried[rate])
-            for edge, inner, factor in ((0, 1, 1 / FACTOR), (-1, -2, FACTOR)):
-                ahead = tried[rates[edge]] < (1 - ALIKE) * tried[rates[inner]]
-                if best[n] == rates[edge] and ahead:
-                    wanted.add(Member(float(f"{best[n] * factor:.0e}"), n, TUNING))
-    rows: list[Row] = [
-        (f"{m.rate:g}", m.n, "tuning", *found[m][-1], found[m][-3].test) for m in sorted(found)
+        tries = [Member(rate, n, TUNING) for rate in wanted]
+        found |= trained(model, at, tries, device, steps=steps, settle=False)
+        tried = {member.rate: found[member][-1].validation for member in sorted(found)}
+        rates, wanted = list(tried), []
+        best = min(rates, key=lambda rate: tried[rate])
+        for edge, inner, factor in ((0, 1, 1 / FACTOR), (-1, -2, FACTOR)):
+            ahead = tried[rates[edge]] < (1 - ALIKE) * tried[rates[inner]]
+            if best == rates[edge] and ahead:
+                wanted.append(float(f"{best * factor:.0e}"))
+    return best, [
+        (f"{m.rate:g}", n, "tuning", *found[m][-1], found[m][-3].test) for m in sorted(found)
     ]
-    return best, rows
 
 
-def curve(model: str, at: Bench, steps: tuple[int, int], device: str, deadline: float) -> list[Row]:
-    """Rows of a network: the rates that were tried, then all N; none if its time ends too soon."""
-    best, rows = tuned(model, at, steps[0], device)
-    nearest = {n: best[min(TUNED, key=lambda m: abs(math.log(m / n)))] for n in TRAINED}
-    members = [Member(nearest[n], n, seed) for n in TRAINED for seed in range(SEEDS)]
+def curve(
+    model: str,
+    at: Bench,
+    sizes: Sequence[int],
+    rates: dict[int, float],
+    steps: tuple[int, int],
+    device: str,
+    deadline: float,
+) -> list[Row]:
+    """Rows of a network: the rates that were tried, then some N; none if its time ends too soon."""
+    nearest = {n: min(TUNED, key=lambda m: abs(math.log(m / n))) for n in sizes}
+    rows: list[Row] = []
+    for n in sorted(set(nearest.values()) - set(rates)):
+        rates[n], tried = tuned(model, at, n, steps[0], device)
+        rows += tried
+    members = [Member(rates[nearest[n]], n, seed) for n in sizes for seed in range(SEEDS)]
     history = trained(model, at, members, device, steps=steps[1], deadline=deadline)
     for member in sorted(history, key=lambda member: (member.n, member.seed)):
         past = history[member]
@@ -534,38 +541,52 @@ def solved(model: str, at: Bench) -> Iterator[Row]:
             yield "", n, seed, "", validation, test, ""
 
 
-def measure(
-    out: Path, device: str, seconds: float, *, side: int, steps: tuple[int, int], closed: bool
-) -> None:
+def kept(out: Path, side: int) -> tuple[set[Cell], dict[tuple[str, str], dict[int, float]]]:
+    """What the file has: point, model and N of curves, and rates that were chosen."""
+    cells: set[Cell] = set()
+    tried: dict[Cell, list[tuple[float, float]]] = defaultdict(list)
+    with out.open(newline="") as file:
+        for row in csv.DictReader(file):
+            cell = row["point"], row["model"], int(row["n"])
+            if int(row["side"]) != side:
+                continue
+            if row["seed"] == "tuning":
+                tried[cell].append((float(row["validation"]), float(row["rate"])))
+            else:
+                cells.add(cell)
+    rates: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for (point, model, n), errors in tried.items():
+        rates[point, model][n] = min(errors)[1]
+    return cells, rates
+
+
+def measure(options: argparse.Namespace) -> None:
     """Append the curves that the file does not have, until the seconds are over."""
+    out: Path = options.out
     if not out.exists():
         out.write_text(",".join(COLUMNS) + "\n")
-    with out.open(newline="") as file:
-        done = {
-            (row["point"], row["model"]) for row in csv.DictReader(file) if int(row["side"]) == side
-        }
     start = time.monotonic()
-    # The known operator and a rival at all points, then the other rivals.
-    for models in (*(() if closed else (NETWORKS[:2], NETWORKS[2:3], NETWORKS[3:])), SOLVED):
-        for name, point in POINTS.items():
-            for model in models:
-                before = time.monotonic()
-                if (name, model) in done or before - start > seconds:
-                    continue
-                at = bench(point, side, device)
-                if model in SOLVED:
-                    rows = list(solved(model, at))
-                else:
-                    rows = curve(model, at, steps, device, start + seconds)
-                with out.open("a", newline="") as file:
-                    writer = csv.writer(file, lineterminator="\n")
-                    writer.writerows(
-                        (side, name, model, *(f"{v:.6g}" if type(v) is float else v for v in row))
-                        for row in rows
-                    )
-                spent = time.monotonic() - before
-                ends = f"{rows[0][-2]:.3g} to {rows[-1][-2]:.3g}" if rows else "too little time"
-                print(f"{spent:5.1f} s  {name}, {model}: {ends}", flush=True)
+    for name, model in ((name, model) for model in options.models for name in options.points):
+        done, rates = kept(out, options.side)
+        sizes = [n for n in options.sizes if (name, model, n) not in done]
+        before = time.monotonic()
+        if not sizes or before - start > options.seconds:
+            continue
+        at = bench(POINTS[name], options.side, options.device)
+        if model in SOLVED:
+            rows = list(solved(model, at))
+        else:
+            known = rates[name, model]
+            ends = start + options.seconds
+            rows = curve(model, at, sizes, known, options.steps, options.device, ends)
+        with out.open("a", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            for row in rows:
+                cells = (f"{v:.6g}" if type(v) is float else v for v in row)
+                writer.writerow((options.side, name, model, *cells))
+        spent = time.monotonic() - before
+        errors = f"{rows[0][-2]:.3g} to {rows[-1][-2]:.3g}" if rows else "too little time"
+        print(f"{spent:5.1f} s  {name}, {model}: {errors}", flush=True)
 
 
 # --- Tables --------------------------------------------------------------------------------------
@@ -663,12 +684,13 @@ def main() -> None:
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--seconds", type=float, default=math.inf, help="start no curve that would end after them")
     add("--side", type=int, default=SIDE, help="pixels along an edge")
-    add("--closed", action="store_true", help="closed forms alone, which need no GPU")
+    add("--models", nargs="+", default=[*NETWORKS, *SOLVED], choices=[*NETWORKS, *SOLVED])
+    add("--points", nargs="+", default=list(POINTS), choices=list(POINTS))
+    add("--sizes", type=int, nargs="+", default=TRAINED, help="N of networks that are trained")
     add("--steps", type=int, nargs=2, default=(TUNING_STEPS, STEPS), help="of rates, and at most")
     options = parser.parse_args()
     if options.out:
-        how = {"side": options.side, "steps": tuple(options.steps), "closed": options.closed}
-        measure(options.out, options.device, options.seconds, **how)
+        measure(options)
     else:
         print("\n".join(tables()))
 

@@ -191,6 +191,7 @@ def test_reproduce_prints_four_origins_and_the_outcome(tmp_path: Path) -> None:
     short = outputs(*reproduced(tmp_path, "--workers", "0", "--protocol", "released"))[0]
     assert "meets the authors' released figures" in short.splitlines()[0]
     assert "holds at H = 8 (released)" in short
+    assert "Done properly" not in short  # which was not run
     said = text(*reproduced(tmp_path, "--protocol", "released", "--full"))
     for figure in ("2.480e-3 / 8.510e-3", "4.500e-3 / 7.533e-2"):  # the paper's, the released
         assert figure in said
@@ -213,8 +214,8 @@ def test_reproduce_prints_four_origins_and_the_outcome(tmp_path: Path) -> None:
     (finding,) = found["findings"]
     assert finding["worst_training"] <= 1.01
     first, last = finding["crossing"]["means"]  # between which the measured means cross
-    assert first <= finding["crossing"]["found"]["n"] <= last
-    assert f"crossing at about N = {finding['crossing']['found']['n']}" in short
+    assert first <= finding["crossing"]["crossover"]["n"] <= last
+    assert f"crossing at about N = {finding['crossing']['crossover']['n']}" in short
     means = {
         model: {n: fmean(each["error"] for each in group) for n, group in by_size(records)}
         for model, records in found["curves"][0].items()

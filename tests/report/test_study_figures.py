@@ -504,7 +504,7 @@ def test_figures_are_made_without_pytorch_and_norms_are_left_unknown() -> None:
 
 @pytest.mark.parametrize("name", ["efficiency", "plan", "comparison", "curve"])
 def test_learning_curves_have_one_style(name: str, figures: dict[str, Figure]) -> None:
-    """Measured: joined points; forecasts: dashed and hatched; the paper's lines: dotted."""
+    """Measured: joined points; forecasts: hatched; both and the paper's lines: dashed."""
     known, dense = point().curves
     others = {
         "plan": lambda: plan_figure(plan(known, 1e-3)),
@@ -512,7 +512,7 @@ def test_learning_curves_have_one_style(name: str, figures: dict[str, Figure]) -
         "curve": lambda: curve_figure(known),
     }
     figure = figures[name] if name in figures else others[name]()
-    styles = {"means": ("-", True), "forecast": ("--", False), "line": (":", False)}
+    styles = {"means": ("-", True), "forecast": ("--", False), "line": ("--", False)}
     seen = set()
     for axes in figure.axes:
         assert axes.get_xlabel()

@@ -28,7 +28,8 @@ _STEPS = 22  # N at which a forecast is drawn
 _FEW_SEEDS = 12  # with more seeds, single measurements would cover the means
 _SIZE = 3.6  # size of the marks in points
 _ANY = Look(GREY, "o", LOOKS[0].hatch)  # in the legend, for all models
-_BEFORE: Options = {"linewidth": 0.7, "linestyle": (0, (6, 3))}  # the line of N = 0
+_BEFORE: Options = {"linewidth": 0.7, "linestyle": ":"}  # the line of N = 0
+_DASHED: Options = {"linestyle": (0, (8, 2))}  # the paper's line, as in its figure
 # Lower end of the frame relative to the largest mean: errors of single seeds may be rounding.
 _DEEPEST = 1e-6
 
@@ -158,8 +159,8 @@ def efficiency_figure(points: Sequence[Panel], *, narrow: bool = False) -> Figur
     if any(trace.track for trace in traces):
         entries.append((panels.forecast_handle(_ANY), "forecast, 90% band"))
     if any(trace.line for trace in traces):
-        dotted = panels.line(**panels.paper_style(GREY))
-        entries.append((dotted, f"the paper's line: floor + {style.SIGMA} log N / N"))
+        dashed = panels.line(**panels.paper_style(GREY) | _DASHED)
+        entries.append((dashed, f"the paper's line: floor + {style.SIGMA} log N / N"))
         thin = panels.line(color=GREY, linewidth=0.5)
         entries.append((thin, "its floor (value: right edge)"))
     if any(trace.untrained is not None for trace in traces):
@@ -208,7 +209,8 @@ def _draw(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
         if trace.line is not None:
             n = trace.line_n
             error = values(curve, _on_line(trace.line, n))
-            axes.plot(n, error, gid=f"line{tag}", zorder=2.3, **panels.paper_style(colour))
+            options = panels.paper_style(colour) | _DASHED
+            axes.plot(n, error, gid=f"line{tag}", zorder=2.3, **options)
             floor = _floor(trace)
             axes.axhline(floor, gid=f"floor{tag}", color=colour, linewidth=0.5, zorder=1.9)
             floors.append((floor, style.digits(floor, 2), look.text_colour))
