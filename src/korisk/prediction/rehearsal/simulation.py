@@ -57,7 +57,7 @@ _PIECE = 2**24  # entries that are projected at once
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Recipe):
-    """How networks are trained on simulated pairs: Adam, whose rate falls to zero along a cosine.
+    """How networks are trained on simulated pairs.
 
     Parameters
     ----------
@@ -67,6 +67,12 @@ class Training(Recipe):
         Pairs of a mini-batch.
     rate : float, default 0.001
         Learning rate at the start.
+    optimiser : {"adam", "adagrad", "sgd"}, default "adam"
+        The update rule.
+    momentum : float, default 0.0
+        At least 0 and below 1; for "sgd" only.
+    cosine : bool, default True
+        Whether the rate falls to zero along half a cosine; for "adam" only.
     patience : int, optional
         Training ends early when so many of the 10 checks on validation images have passed without a
         smaller error. Default: never.

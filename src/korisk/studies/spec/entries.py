@@ -29,7 +29,7 @@ Seeds = Annotated[
 ]
 Lambdas = Annotated[list[Annotated[float, Field(ge=0, allow_inf_nan=False)]], Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Iterations = Annotated[int, Field(le=10**7)]
+Iterations = Annotated[int, Field(ge=1, le=10**7)]
 Batch = Annotated[int, Field(le=10**5)]
 Samples = Annotated[int, Field(ge=0, le=10**6)]
 NetworkKind = Literal[
