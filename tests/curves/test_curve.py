@@ -343,11 +343,11 @@ def test_folds_are_seeds() -> None:
 @pytest.mark.parametrize(
     ("sizes", "scores", "expected"),
     [
-        ([4, 16], [[0.5, 0.6], [0.7, math.nan]], "train size 16, fold 2, N = 16: score must be"),
+        ([4, 16], [[0.5, 0.6], [0.7, math.nan]], "measurement 4, N = 16: score must be"),
         ([4, 16], [[0.5, 0.6]], "one row for each of the 2 train sizes, got shape (1, 2)"),
         ([4], [0.5], "scores must be a table of numbers"),
         ([4], [[]], "got shape (1, 0)"),
-        ([1], [[0.5]], "train size 1: N must be a whole number"),
+        ([1], [[0.5]], "measurement 1: N must be a whole number"),
         ([4, 4], [[0.5], [0.6]], "N = 4 is given twice with seed '1'"),
     ],
 )
@@ -365,14 +365,18 @@ def test_parts_of_a_curve_keep_its_errors_in_every_unit(unit: str) -> None:
     assert curve.up_to(16).unit == curve.unit
 
 
-def test_masked_records_and_sizes_stay_out() -> None:
+def test_masked_records_stay_out_and_masked_arrays_are_refused() -> None:
     masked = np.ma.masked_array([0.3, 9.0, 0.1], mask=[False, True, False])
-    sizes = np.ma.masked_array([4, 8, 16], mask=[False, True, False])
-    expected = Curve([4, 16], [0.3, 0.1])
     records = [{"n": n, "error": error} for n, error in zip((4, 8, 16), masked, strict=True)]
-    assert Curve.from_records(records) == expected
+    assert Curve.from_records(records) == Curve([4, 16], [0.3, 0.1])
     assert Curve.from_records(records).read_as == "1 empty cell left out"
-    assert Curve(sizes, [0.3, 9.0, 0.1]) == expected
+    assert Curve([4, 8], np.ma.masked_array([0.5, 0.25])) == Curve([4, 8], [0.5, 0.25])
+    for wrong in (
+        lambda: Curve([4, 8, 16], masked),
+        lambda: Curve(masked, [0.3, 0.2, 0.1]),
+        lambda: Curve.from_learning_curve([4, 8, 16], masked.reshape(3, 1), unit="error"),
+    ):
+        assert "have no masked values" in refused(wrong)
 
 
 def test_missing_values_of_records_stay_out_and_those_of_arrays_are_refused() -> None:

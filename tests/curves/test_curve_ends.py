@@ -11,10 +11,6 @@ from korisk import Curve, KoriskError
 from korisk.curves import curve as module
 
 
-def masked(values: Any, mask: Any) -> np.ma.MaskedArray[Any, Any]:
-    return np.ma.masked_array(values, mask=np.asarray(mask, bool))
-
-
 def refused(*arguments: Any, **options: Any) -> str:
     with pytest.raises(KoriskError) as caught:
         Curve(*arguments, **options)
@@ -145,39 +141,6 @@ def test_a_name_for_what_has_none() -> None:
     with pytest.raises(KoriskError, match="no model 'FC'"):
         Curve.from_records(named, model="FC")
     assert Curve.from_records(named, model="KO") == Curve.from_records(named)
-
-
-# --- Masks ---------------------------------------------------------------------------------------
-
-
-def test_what_is_masked_stays_out_with_its_seed() -> None:
-    values = masked([0.5, 9.0, 0.25, 9.0], [0, 1, 0, 1])
-    sizes = masked([4, 8, 16, 32], [0, 0, 0, 1])
-    curve = Curve(sizes, values, seed=[1, 2, 3, 4])
-    assert curve == Curve([4, 16], [0.5, 0.25], [1, 3])
-    assert curve.read_as == "2 masked values left out"
-    assert Curve([4, 8], np.ma.masked_array([0.5, 0.25])).read_as == ""
-    # Masks of another length are told by the lengths.
-    assert "have the same length, got 4 and 2" in refused(sizes, masked([1, 2], [1, 0]))
-    # What is masked is no measurement, also where nothing else is left.
-    hidden = masked([0.5], [1])
-    assert "a curve must have at least one measurement, got none" in refused([4], hidden)
-    assert "at least one measurement" in refused(masked([4], [1]), [0.5])
-
-
-def test_masked_scores_of_folds_stay_out() -> None:
-    scores = masked([[0.5, 0.25], [0.125, 0.0625]], [[0, 1], [0, 0]])
-    curve = Curve.from_learning_curve([4, 8], scores, unit="error")
-    assert curve == Curve([4, 8, 8], [0.5, 0.125, 0.0625], [1, 1, 2])
-    assert curve.read_as == "1 masked values left out"
-    plain = Curve.from_learning_curve([4, 8], np.ma.masked_array(scores.data), unit="error")
-    assert plain.read_as == ""
-    nothing = masked([[0.5]], [[1]])
-    with pytest.raises(KoriskError, match="have a value that is not masked"):
-        Curve.from_learning_curve([4], nothing, unit="error")
-    wrong = masked([[0.5, 0.25], [-1, 0.125]], [[0, 1], [0, 0]])
-    with pytest.raises(KoriskError, match=r"train size 8, fold 1, N = 8"):
-        Curve.from_learning_curve([4, 8], wrong, unit="error")
 
 
 @pytest.mark.parametrize(("metric", "best"), [("dice", [0.75, 0.9]), ("mse", [0.5, 0.7])])

@@ -14,6 +14,7 @@ from korisk.curves.cells import (
     decimal_mark,
     folded,
     is_empty,
+    is_unclear,
     number,
     rough,
 )
@@ -69,26 +70,20 @@ def test_names_are_split_into_words() -> None:
 
 
 def test_a_thousand_is_guessed_for_counts_alone() -> None:
-    assert number("1,024", None, is_count=True) == 1024
-    assert number("1.024", None, is_count=True) == 1024
-    for options in ({}, {"is_count": False}):
-        with pytest.raises(CellError, match="may be a thousand or a decimal"):
-            number("1,024", None, **options)
-    with pytest.raises(CellError):  # one that ends in 000 may be a decimal with zeros
-        number("1,000", None, is_count=True)
-    assert number("1,024", ".", is_count=True) == 1024
-    assert number("1.024", ",", is_count=True) == 1024
-    assert number("1,024", ",") == 1.024
-    assert number("1.024", ".") == 1.024
+    def unclear(cell: str, mark: str | None) -> tuple[bool, bool]:
+        return is_unclear(cell, mark, is_count=True), is_unclear(cell, mark, is_count=False)
+
+    assert unclear("1,024", None) == unclear("1.024", None) == (False, True)
+    assert unclear("1,000", None) == (True, True)  # it may be a decimal with zeros
+    assert unclear("1,024", ".") == unclear("1.024", ",") == (False, True)
+    assert unclear("1,024", ",") == (False, False)
+    assert unclear("1.024", ".") == (True, False)
+    assert unclear("0.024", None) == unclear("1024", None) == (False, False)
+    assert number("1,024", None) == number("1.024", None) == number("1.024", ",") == 1024
+    assert number("1,024", None, decimals=True) == number("1,024", ",") == 1.024
 
 
-def test_a_remedy_names_the_mark_and_the_factor() -> None:
-    with pytest.raises(CellError) as caught:
-        number("1.024", ".", is_count=True)
-    assert str(caught.value.args[1]) == (
-        "pass scale={'n': 1000} for thousands, or scale={'n': 1} for decimals"
-    )
-    assert number("1,024", ",", is_count=True) == 1.024
+def test_a_remedy_names_the_mark() -> None:
     for cell, mark, name in (("0,5", ".", "point"), ("0.5", ",", "comma")):
         with pytest.raises(CellError) as caught:
             number(cell, mark)

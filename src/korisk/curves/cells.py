@@ -8,7 +8,7 @@ from functools import lru_cache
 from numbers import Real
 from typing import Any, TypeGuard
 
-from korisk.errors import Argument, Message, invalid, shown
+from korisk.errors import invalid, shown
 
 MAX_LABEL = 80  # characters of a seed, model or metric
 
@@ -96,8 +96,18 @@ def decimal_mark(cells: Iterable[tuple[Any, str]], delimiter: str) -> str | None
     return next(iter(first), None)
 
 
-def number(cell: object, mark: str | None, *, is_count: bool = False) -> float:
-    """Parse the number in a cell by the decimal mark of its table; N is a count."""
+def is_unclear(cell: object, mark: str | None, *, is_count: bool) -> bool:
+    """Whether a mark in a cell may separate thousands or decimals: a factor of a thousand."""
+    text = _bare(cell) if isinstance(cell, str) else ""
+    if not _EITHER.fullmatch(text):
+        return False
+    if mark is None:  # guessed for N alone, in a table without decimals
+        return not is_count or text.endswith("000")
+    return mark == "." and "." in text if is_count else mark not in text
+
+
+def number(cell: object, mark: str | None, *, decimals: bool = False) -> float:
+    """Parse the number in a cell by the decimal mark of its table; 1,024 may be a decimal."""
     if is_number(cell):
         with suppress(OverflowError):
             return float(cell)
@@ -107,19 +117,8 @@ def number(cell: object, mark: str | None, *, is_count: bool = False) -> float:
         raise CellError(f"is {shown(cell)}", "leave the cell empty if the run failed")
     if not _is_numeric(text):
         raise CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
-    # A mark before three digits separates thousands or decimals. Guess only for N in a table
-    # without decimals; everything else is refused, because a factor of a thousand is at stake.
-    if _EITHER.fullmatch(text):
-        if mark is None and is_count and not text.endswith("000"):
-            return float(re.sub("[.,]", "", text))
-        remedy: str | Message = "write thousands without the mark"
-        if mark is None:
-            remedy = f"add a zero to one of them if they are decimals, or {remedy}"
-        elif is_count and mark == ".":
-            thousands, decimals = (Argument("scale", {"n": factor}) for factor in (1000, 1))
-            remedy = Message("pass ", thousands, " for thousands, or ", decimals, " for decimals")
-        if mark is None or (mark == "." and mark in text if is_count else mark not in text):
-            raise CellError(f"{shown(cell)} may be a thousand or a decimal", remedy)
+    if _EITHER.fullmatch(text) and (decimals or mark is None):
+        return float(re.sub("[.,]", "." if decimals else "", text))
     mark = mark or "."
     if not _FORMS[mark].fullmatch(text):
         remedy = f"write all with a decimal {'comma' if mark == ',' else 'point'}"

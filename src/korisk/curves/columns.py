@@ -42,6 +42,7 @@ _MEANS, _DEVIATIONS, _ASIDE, _NEVER = (
 _BESIDE_METRICS = {*SPLITS, *_MEANS, *NAMES["beside_metrics"].split()}
 SUMMARIES = _MEANS | _DEVIATIONS | {*NAMES["sums"].split()}
 _ROLES = ("n", "error", "seed", "model", "metric", "deviation")  # that a user can name
+_SHARES = {*NAMES["shares"].split()}
 PERCENT = {"%", *NAMES["percent_words"].split()}
 _TITLE = 6  # words of one that names a metric
 _MOST_ANSWERS = 4  # columns or values that a question lists
@@ -202,7 +203,8 @@ class Layout:
             candidates = [
                 col
                 for col in candidates
-                if not names_values(self.header[col]) and all(map(is_size, self.filled[col]))
+                if not names_values(self.header[col])
+                and (_SHARES & {*words(self.header[col])} or all(map(is_size, self.filled[col])))
             ]
             if transformed and not candidates:
                 problem = f"{self.names(transformed[:1])} is not N itself; add a column n with N"
@@ -257,7 +259,8 @@ class Layout:
         """Raise if numbers may be in thousands or the like, or N may not count samples."""
         if "n" not in self.scale:
             head, unit = self.header[self.n], _stated_unit(self.header[self.n])
-            if any(str(cell).endswith("%") for cell in self.filled[self.n]) or "%" in unit:
+            marked = any(str(cell).endswith("%") for cell in self.filled[self.n])
+            if marked or "%" in unit or PERCENT & {*words(head)}:
                 problem = f"{shown(head)} is a share of the data, and N counts samples"
                 example = ("scale", {"n": 10}, "if 100% are 1,000 samples, for example")
                 raise self.ask(problem, example)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack, cast, final
 
 import numpy as np
@@ -43,7 +42,7 @@ from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid,
 
 MAX_MODELS = 1_000
 MAX_TABLE = 10_000_000  # cells
-_FEW_BYTES, _FEW_ROWS = 200_000, 5_000  # of tables whose remedies are tried before they are named
+_FEW_ROWS = 5_000  # of tables whose remedies are tried before they are named
 _FALLS = 0.95  # of the first mean: values without a name that fall less may be flat scores
 # 1/MSE and -log10(MSE): no error and no score up to 1.
 _FUNCTION = re.compile(
@@ -52,7 +51,6 @@ _FUNCTION = re.compile(
 
 Floats = NDArray[np.float64]
 Kind = TypeVar("Kind", bound=np.generic)
-Read = TypeVar("Read")
 Place = Callable[[int, str], str]  # the place of a row's `n` or `error`, as messages name it
 
 
@@ -176,17 +174,8 @@ class Curve(Shown):
         labels: tuple[str, str, Unit | str],
         values_unit: Unit | None = None,
     ) -> None:
-        """Check the lengths of the arguments, leave masked values out, and fill the curve."""
-        # Masked arrays mark runs that failed: their rows are dropped, with a note.
+        """Check the lengths of the arguments, and fill the curve."""
         sizes, measured = _numbers("n", n), _numbers("error", values)
-        hidden = _masked(values)
-        unmasked = ~(hidden | _masked(n)) if hidden.shape == sizes.shape else ~hidden
-        if unmasked.shape == sizes.shape and not unmasked.all():
-            if seed is not None:
-                seed = [name for name, used in zip(seed, unmasked, strict=False) if used]
-            self._check(sizes[unmasked], measured[unmasked], seed, labels, values_unit)
-            _checks.set_fields(self, read_as=f"{(~unmasked).sum()} masked values left out")
-            return
         if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
             raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
         seeds = [""] * len(sizes) if seed is None else [label("seed", name) for name in seed]
@@ -307,13 +296,8 @@ class Curve(Shown):
         >>> kr.Curve.read("pilot.csv", unit="psnr", columns=columns)
         Curve(psnr, N = 64 ... 128 (2 sizes), 1 seed)
         """
-        if is_store(path):
-            curves = cls._stored(path, point, metric, unit, any(options.values()) or worksheet)
-            names = [curve.model for curve in curves]
-            return curves[names.index(_choose("model", model, names, Source(str(path))))]
         chosen = {"model": model, "metric": metric, "unit": unit, "worksheet": worksheet}
-        few = Path(path).stat().st_size <= _FEW_BYTES if Path(path).is_file() else True
-        return _verified(cls._one(_file(path, point)), {**options, **chosen}, few=few)
+        return cls._of_path(path, point, {**options, **chosen}, single=True)[0]
 
     @classmethod
     def read_all(
@@ -346,11 +330,31 @@ class Curve(Shown):
         >>> [curve.model for curve in kr.Curve.read_all("two.csv")]
         ['KO', 'FC']
         """
-        if is_store(path):
-            return cls._stored(path, point, metric, unit, any(options.values()) or worksheet)
         chosen = {"metric": metric, "unit": unit, "worksheet": worksheet}
-        few = Path(path).stat().st_size <= _FEW_BYTES if Path(path).is_file() else True
-        return _verified(cls._each(_file(path, point)), {**options, **chosen}, few=few)
+        return cls._of_path(path, point, {**options, **chosen})
+
+    @classmethod
+    def _of_path(
+        cls,
+        path: str | PathLike[str],
+        point: str | None,
+        options: dict[str, Any],
+        *,
+        single: bool = False,
+    ) -> tuple[Self, ...]:
+        """The curves of a table or a store; the one of a model, if a single one is asked for."""
+        if not is_store(path):
+            if point is not None:
+                rest = " does not apply; leave it out"
+                raise KoriskError(f"{path}: is no store, so ", Argument("point", ...), rest)
+            return cls._of_table(lambda sheet: read_grid(path, sheet), options, single=single)
+        chosen = {name: options.pop(name, None) for name in ("model", "metric", "unit")}
+        curves = cls._stored(path, point, chosen["metric"], chosen["unit"], any(options.values()))
+        if single:
+            names = [curve.model for curve in curves]
+            name = _choose("model", chosen["model"], names, Source(str(path)))
+            return (curves[names.index(name)],)
+        return curves
 
     @classmethod
     def _stored(
@@ -359,7 +363,7 @@ class Curve(Shown):
         point: str | None,
         metric: str | None,
         unit: Unit | str | None,
-        of_tables: object,  # options that only apply to tables
+        of_tables: bool,  # whether there are options that only apply to tables
     ) -> tuple[Self, ...]:
         """The curves of a pilot, or of a point of a study."""
         if of_tables or (unit is not None and metric is None):
@@ -420,8 +424,7 @@ class Curve(Shown):
         [0.1, 0.05]
         """
         grid, chosen = as_grid(records), {"model": model, "metric": metric, "unit": unit}
-        few = len(grid.rows) <= _FEW_ROWS
-        return _verified(cls._one(lambda _: grid), {**options, **chosen}, few=few)
+        return cls._of_table(lambda _: grid, {**options, **chosen}, single=True)[0]
 
     @classmethod
     def all_from_records(
@@ -453,9 +456,8 @@ class Curve(Shown):
         >>> [curve.model for curve in kr.Curve.all_from_records(rows)]
         ['KO', 'FC']
         """
-        grid, chosen = as_grid(records), {"metric": metric, "unit": unit}
-        few = len(grid.rows) <= _FEW_ROWS
-        return _verified(cls._each(lambda _: grid), {**options, **chosen}, few=few)
+        grid = as_grid(records)
+        return cls._of_table(lambda _: grid, {**options, "metric": metric, "unit": unit})
 
     @classmethod
     def from_frame(
@@ -482,8 +484,7 @@ class Curve(Shown):
             The curve.
         """
         grid, chosen = grid_of_frame(frame), {"model": model, "metric": metric, "unit": unit}
-        few = len(grid.rows) <= _FEW_ROWS
-        return _verified(cls._one(lambda _: grid), {**options, **chosen}, few=few)
+        return cls._of_table(lambda _: grid, {**options, **chosen}, single=True)[0]
 
     @classmethod
     def from_learning_curve(
@@ -526,55 +527,62 @@ class Curve(Shown):
         fits = len(values) == len(sizes) and values.size > 0
         require(fits, "scores", rule, values, remedy, got=got)
         folds = values.shape[1]
-
-        # Rows of the flattened table: size by size, and fold by fold.
-        rows = np.flatnonzero(~_masked(scores))
-        require(len(rows) > 0, "scores", "have a value that is not masked", scores)
-
-        def where(row: int, name: str) -> str:
-            size = f"train size {sizes[rows[row] // folds]:g}"
-            return size if name == "n" else f"{size}, fold {rows[row] % folds + 1}"
-
-        seeds = [str(row % folds + 1) for row in rows]
-        curve, labels = cls.__new__(cls), (model, metric, unit)
-        curve._fill(sizes[rows // folds], values.ravel()[rows], seeds, labels, where)
-        if len(rows) < values.size:
-            _checks.set_fields(curve, read_as=f"{values.size - len(rows)} masked values left out")
-        return curve
+        seeds = np.tile(np.arange(1, folds + 1), len(values))
+        return cls(np.repeat(sizes, folds), values.ravel(), seeds, model, metric, unit)
 
     @classmethod
-    def _one(cls, grid: Callable[[str | None], Grid]) -> Callable[[dict[str, Any]], Self]:
-        """A function that reads the curve of a table with some options."""
-
-        def read(options: dict[str, Any]) -> Self:
-            table = measurements(grid(options.get("worksheet")), cast(Options, options))
-            model = options.get("model")
-            model_name = _choose("model", model, (row.model for row in table.rows), table.source)
-            rows = [row for row in table.rows if row.model == model_name]
-            metric = options.get("metric")
-            metric_name = _choose("metric", metric, (row.metric for row in rows), table.source)
-            rows = [row for row in rows if row.metric == metric_name]
-            return cls._of_rows(table, rows, model_name or model or "", metric, options.get("unit"))
-
-        return read
-
-    @classmethod
-    def _each(
-        cls, grid: Callable[[str | None], Grid]
-    ) -> Callable[[dict[str, Any]], tuple[Self, ...]]:
-        """A function that reads the curves of a table with some options."""
+    def _of_table(
+        cls,
+        grid: Callable[[str | None], Grid],
+        options: dict[str, Any],
+        *,
+        single: bool = False,
+    ) -> tuple[Self, ...]:
+        """The curves of a table; a question keeps only those answers that lead to a reading."""
+        rows = 0
 
         def read(options: dict[str, Any]) -> tuple[Self, ...]:
-            table = measurements(grid(options.get("worksheet")), cast(Options, options))
+            nonlocal rows
+            content = grid(options.get("worksheet"))
+            rows = len(content.rows)
+            table = measurements(content, cast(Options, options))
+            values, named = table.rows, options.get("model") or ""
+            if single:
+                model = _choose("model", named or None, (row.model for row in values), table.source)
+                values = [row for row in values if row.model == model]
             metric, unit = options.get("metric"), options.get("unit")
-            name = _choose("metric", metric, (row.metric for row in table.rows), table.source)
-            groups = grouped((row.model, row) for row in table.rows if row.metric == name)
+            name = _choose("metric", metric, (row.metric for row in values), table.source)
+            groups = grouped((row.model, row) for row in values if row.metric == name)
             if len(groups) > MAX_MODELS:
                 raise table.source.error(f"names {len(groups):,} models; is it the right column?")
-            by_model = groups.items()
-            return tuple(cls._of_rows(table, rows, model, metric, unit) for model, rows in by_model)
+            return tuple(
+                cls._of_rows(table, group, model or named, metric, unit)
+                for model, group in groups.items()
+            )
 
-        return read
+        def leads_on(options: dict[str, Any], further: int = 1) -> bool:
+            try:
+                read(options)
+            except Question as question:
+                first = question.answers[:further]
+                return any(leads_on(_with_answer(options, answer), 0) for answer in first)
+            except KoriskError:
+                return False
+            return True
+
+        try:
+            return read(options)
+        except Question as question:
+            if rows > _FEW_ROWS:  # to try all answers would take as long each time
+                raise
+            leading = [
+                answer
+                for answer in question.answers
+                if "..." in str(answer[1])
+                or answer[1] is ...
+                or leads_on(_with_answer(options, answer))
+            ]
+            raise Question(question.problem, *leading) from None
 
     @classmethod
     def _of_rows(
@@ -815,6 +823,8 @@ class Curve(Shown):
 
 
 def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
+    # Masked arrays mark runs that failed, and would be taken for what lies under the mask.
+    require(not np.ma.is_masked(values), name, "have no masked values", values, "leave these out")
     try:
         array = np.asarray(_detached(values))
         if array.ndim == axes and (array.dtype.kind in "iuf" or not array.size):
@@ -830,21 +840,6 @@ def _detached(values: Any) -> Any:
     if isinstance(values, list | tuple):
         return [_detached(value) for value in values]
     return values.detach().cpu() if hasattr(values, "detach") else values
-
-
-def _masked(values: ArrayLike) -> NDArray[np.bool_]:
-    """Mask of the masked values."""
-    if np.ma.isMaskedArray(values):
-        return np.asarray(np.ma.getmaskarray(values))
-    return np.zeros(np.shape(_detached(values)), np.bool_)
-
-
-def _file(path: str | PathLike[str], point: str | None) -> Callable[[str | None], Grid]:
-    """A function that reads the table in a file, by the name of its worksheet."""
-    if point is not None:
-        rest = " does not apply; leave it out"
-        raise KoriskError(f"{path}: is no store, so ", Argument("point", ...), rest)
-    return lambda worksheet: read_grid(path, worksheet)
 
 
 def _choose(kind: str, choice: str | None, names: Iterable[str], source: Source) -> str:
@@ -973,41 +968,6 @@ def _out_of_range(
 def _units(*answers: tuple[str, str]) -> list[Answer]:
     """The answers that name a unit."""
     return [("unit", name, when) for name, when in answers]
-
-
-def _verified(
-    read: Callable[[dict[str, Any]], Read], options: dict[str, Any], *, few: bool
-) -> Read:
-    """Read a table; a question about it keeps only those answers that lead to a reading."""
-    try:
-        return read(options)
-    except Question as question:
-        if not few:  # to try all answers would take as long each time
-            raise
-        leading = [
-            answer
-            for answer in question.answers
-            if "..." in str(answer[1])
-            or answer[1] is ...
-            or _leads_on(read, _with_answer(options, answer))
-        ]
-        raise Question(question.problem, *leading) from None
-
-
-def _leads_on(
-    read: Callable[[dict[str, Any]], Read], options: dict[str, Any], *, further: bool = True
-) -> bool:
-    """Whether options read a table, at once or after one more question."""
-    try:
-        read(options)
-    except Question as question:
-        return further and any(
-            _leads_on(read, _with_answer(options, answer), further=False)
-            for answer in question.answers[:1]
-        )
-    except KoriskError:
-        return False
-    return True
 
 
 def _with_answer(options: dict[str, Any], answer: Answer) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from korisk.curves.cells import (
     decimal_mark,
     folded,
     is_empty,
+    is_unclear,
     label,
     number,
     rough,
@@ -142,6 +143,26 @@ class _Reader:
             self.mark = decimal_mark(cells, grid.delimiter)
         except CellError as error:
             raise self.source.error("; ".join(error.args)) from None
+        self.check_marks()
+
+    def check_marks(self) -> None:
+        """Raise if the mark in a number may separate thousands or decimals."""
+        layout = self.layout
+        for role, cols in (("n", [layout.n]), ("error", [v.place for v in layout.values])):
+            unclear = [
+                (position, col, row[col])
+                for position, row in self.grid.rows
+                for col in cols
+                if is_unclear(row[col], self.mark, is_count=role == "n")
+            ]
+            if unclear and role not in layout.scale:
+                (position, col, cell), every = unclear[0], sum(len(layout.filled[c]) for c in cols)
+                where = self.source.at(position, self.grid.header[col])
+                problem = f"{where}: {shown(cell)} may be a thousand or a decimal"
+                if len(unclear) < every:  # one factor would be wrong for the other numbers
+                    raise self.source.error(f"{problem}; write thousands without the mark")
+                decimals = ("scale", {role: 1}, "for decimals")
+                raise layout.ask(problem, decimals, ("scale", {role: 1000}, "for thousands"))
 
     def measurements(self) -> Measurements:
         """The measurements of all rows; raises one error for all problems."""
@@ -168,12 +189,16 @@ class _Reader:
             but = f" but {', '.join(skipped)}" if skipped else ""
             raise self.source.error(f"holds no measurements{but}; add rows with n and error")
         # Fractions of N are shares of a training set, whose size the table does not say.
-        shares = [row for row in table if row.n % 1 and row.n < math.inf]
-        if shares and "n" not in layout.scale:
-            cell = self.source.at(shares[0].position, shares[0].heads[0])
-            problem = f"{cell}: N must be a whole number from 2 to 10^15, got {shares[0].n!r}"
-            example = ("scale", {"n": 1000}, "if a share of 1 is 1,000 samples, for example")
-            raise layout.ask(problem, example)
+        odd = [row for row in rows if row.n % 1 or row.n < 2]
+        if odd and "n" not in layout.scale:
+            head = layout.header[layout.n]
+            rule = "N must be a whole number from 2 to 10^15"
+            problem = f"{self.source.at(odd[0].position, head)}: {rule}, got {odd[0].n!r}"
+            texts = [f"!{folded(row.cells[layout.n])}" for row in odd]
+            out = ("filter", {head: list(dict.fromkeys(texts))}, "to leave these rows out")
+            share = ("scale", {"n": 1000}, "if a share of 1 is 1,000 samples, for example")
+            shares = any(row.n % 1 for row in odd) and all(row.n <= 1 for row in rows)
+            raise layout.ask(problem, share if shares else out)
         models = [row.model for row in rows]
         if any(models) and not all(models):
             name = shown(layout.header[layout.roles["model"] or 0])
@@ -235,11 +260,11 @@ class _Reader:
 
     def number(self, position: int, row: list[Any], col: int) -> float | None:
         """The number in a cell; None if it is empty or invalid."""
-        cell, is_n = row[col], col == self.layout.n
+        cell, role = row[col], "n" if col == self.layout.n else "error"
         if is_empty(cell):
             return None
         try:
-            return number(cell, self.mark, is_count=is_n and "n" not in self.layout.scale)
+            return number(cell, self.mark, decimals=role in self.layout.scale)
         except CellError as error:
             problem, remedy = error.args
             head, text = self.grid.header[col], str(cell)
