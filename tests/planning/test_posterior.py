@@ -89,21 +89,21 @@ def test_several_steps_of_the_walk_are_mixed_by_their_evidence() -> None:
     n = np.array([1024.0, 2048, 4096, 32768])
     for noise in (0.003, 0.01, 0.05):
         curve = power_pilot(0.1, 1.0, 0.5, noise=noise)
-        coarse = posterior(curve).probability(n, 0.1 + 3000**-0.5)
+        coarse = posterior(curve).law(n).under(np.full(4, np.log(0.1 + 3000**-0.5)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("korisk.planning.futures.posterior._CELLS", 40)
             patch.setattr("korisk.planning.futures.posterior._KEPT", 10**6)
-            fine = posterior(curve).probability(n, 0.1 + 3000**-0.5)
+            fine = posterior(curve).law(n).under(np.full(4, np.log(0.1 + 3000**-0.5)))
         assert coarse == pytest.approx(fine, abs=0.006)
 
 
 def test_answers_move_smoothly_with_the_pilot() -> None:
     n = np.array([10, 20, 40, 80, 160])
     found = [
-        posterior(kr.Curve(n, 0.1 + n**-b)).probability(np.array([640.0]), 0.1 + 1000**-b)[0]
+        posterior(kr.Curve(n, 0.1 + n**-b)).law(np.array([640.0])).under(np.log([0.1 + 1000**-b]))
         for b in np.linspace(0.48, 0.5, 9)
     ]
-    assert np.ptp(np.diff(found)) < 0.01
+    assert np.ptp(np.diff(found, axis=0)) < 0.01
 
 
 @pytest.mark.parametrize(

@@ -153,21 +153,19 @@ def by_relatives(pilot: kr.Curve, family: Relatives, n: Array) -> tuple[Referenc
     groups += [list(range(len(centres)))] if len(centres) > 1 else []
     noise = np.maximum(family.variance, kin.least_noise**2)
     weights, means, deviations = [], [], []
-    steps = list(zip(kin.walks, kin.walk_weights, strict=True))
     floors = list(zip(kin.floors, kin.floor_weights, strict=True))
-    for group, (step, p), (floor, q) in product(groups, steps, floors):
+    for group, (floor, share) in product(groups, floors):
         fall = np.exp(np.array(centres)[group])
         parts = np.log(floor + (1 - floor) * fall)
         visible = (1 - floor) * fall / (floor + (1 - floor) * fall)
         own = (visible**2 * np.array(spreads)[group]).mean(axis=0) / len(group)
-        joint = walk_covariance(u, u, step) + VAGUE
+        joint = walk_covariance(u, u, kin.step) + VAGUE
         joint += kin.stretch**2 * np.outer(parts.mean(axis=0), parts.mean(axis=0))
-        away = parts - parts.mean(axis=0)
-        joint += kin.contrast**2 * away.T @ away + np.diag(own)
+        joint += np.diag(own)
         gap = y - parts.mean(axis=0)[: len(y)]
         covariance = joint[: len(y), : len(y)] + np.diag(noise)
         density = multivariate_normal(np.zeros(len(y)), covariance).logpdf(gap)
-        weights.append(np.log(p * q / len(groups)) + float(density))
+        weights.append(np.log(share / len(groups)) + float(density))
         shift, variance = conditioned(joint, noise, gap[None, :])
         means.append((parts.mean(axis=0)[len(y) :] + shift[0])[:-1])
         deviations.append(np.sqrt(variance)[:-1])
@@ -182,7 +180,7 @@ def test_relatives_are_joint_normal_laws(several: bool) -> None:
     pilot = power_pilot(0.02, 0.5, 0.5, noise=0.02, sizes=(16, 32, 64, 128))
     shapes = [power_pilot(0.1, 2.5, 0.5, noise=0.02, sizes=(16, 64, 256, 1024), draw=1)]
     shapes += [power_pilot(0.3, 1.0, 0.8, noise=0.02, sizes=(8, 32, 128, 512), draw=2)] * several
-    family = relatives(pilot, tuple(shapes), replace(KINSHIP, contrast=0.4, walks=(0.01, 0.05)))
+    family = relatives(pilot, tuple(shapes), replace(KINSHIP, step=0.05))
     n = np.array([24.0, 128.0, 300.0, 1024.0, 9000.0])
     reference, evidence = by_relatives(pilot, family, n)
     assert family.evidence == pytest.approx(evidence, abs=1e-4)
@@ -195,15 +193,13 @@ def test_relatives_are_joint_normal_laws(several: bool) -> None:
 
 
 def test_the_prior_of_relatives_is_a_law() -> None:
-    assert sum(KINSHIP.walk_weights) == pytest.approx(1)
     assert sum(KINSHIP.floor_weights) == pytest.approx(1)
     assert KINSHIP.floors[0] == 0
     assert list(KINSHIP.floors) == sorted(KINSHIP.floors)
     assert KINSHIP.floors[-1] < 1
     # A step of the misfit and a mean's noise are small beside the stretch of the shape.
-    assert 0 < KINSHIP.walks[0] < KINSHIP.walks[-1] < KINSHIP.stretch < 1
-    assert 0 < KINSHIP.least_noise < KINSHIP.contrast < KINSHIP.stretch
-    assert (KINSHIP.believed, KINSHIP.least_odds) == (0.5, 0)  # evidence alone decides
+    assert 0 < KINSHIP.least_noise < KINSHIP.step < KINSHIP.stretch < 1
+    assert KINSHIP.believed == 0.5  # evidence alone decides
 
 
 def test_single_seeds_of_a_pilot_are_as_good_as_a_deviation_of_four_percent() -> None:

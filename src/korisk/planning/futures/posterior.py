@@ -178,10 +178,6 @@ class Posterior:
         """(M,) the p-quantile of the error at each N."""
         return np.asarray(np.exp(self.law(n).quantile(p)))
 
-    def probability(self, n: Array, target: float) -> Array:
-        """(M,) the probability that the error at each N is at most the target."""
-        return self.law(n).under(np.full(len(n), np.log(target)))
-
     def floor_quantile(self, p: float) -> float:
         """The p-quantile of the floor, the error that more data cannot lower."""
         floors = self.floor * np.exp(self.level)
@@ -301,7 +297,6 @@ def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
         walks=tuple(walks),
         pilot=pilot,
         prior=prior,
-        lasting=0.0,
         evidence=float(log_weight.max() + np.log(total)),
         misfit=float(weight @ gammaincc(0.5 * freedom, 0.5 * columns["misfit"][order])),
     )

@@ -2,14 +2,13 @@
 
 With h_j(u) the log error of relative j at u = log2 N, by its posterior, the model is
 
-    log error(N) = level + sum_j s_j h_j(u) + misfit(u),   Eq. (eq:related)
+    log error(N) = level + s h(u) + misfit(u),   Eq. (eq:related)
 
-sum_j s_j is the stretch, normal around one; the s_j deviate from their mean by a normal law, too.
-The misfit is a random walk over doublings, zero at the pilot's last N. The pilot may have another
-floor than its relatives. Everything but the walk's steps and the floor is Gaussian, and the level
-is free, as in the pilot's own posterior, so that the evidence of both can be compared. Every
-relative is tried alone and all are tried together: those that do not explain the pilot better than
-its own posterior are not used.
+with h the mean of the h_j. The stretch s is normal around one, the misfit is a random walk over
+doublings, zero at the pilot's last N. The pilot may have another floor than its relatives.
+Everything but the floor is Gaussian, and the level is free, as in the pilot's own posterior, so
+that the evidence of both can be compared. Every relative is tried alone and all are tried together:
+those that do not explain the pilot better than its own posterior are not used.
 """
 
 from dataclasses import dataclass
@@ -35,11 +34,8 @@ class Kinship:
     """
 
     believed: float = 0.5  # prior probability that the pilot has the relatives' shape
-    least_odds: float = 0.0  # log odds for the relatives, below which they are not used
     stretch: float = 0.2  # standard deviation of the stretch around one
-    contrast: float = 0.1  # standard deviation of the s_j around their mean
-    walks: tuple[float, ...] = (0.005, 0.015)  # the misfit's step per doubling of N
-    walk_weights: tuple[float, ...] = (0.5, 0.5)
+    step: float = 0.01  # of the misfit, per doubling of N
     floors: tuple[float, ...] = (0.0, 0.15, 0.4)  # of the error at the pilot's last N
     floor_weights: tuple[float, ...] = (0.7, 0.2, 0.1)
     least_noise: float = 0.005  # of a mean, relative: no relative predicts better
@@ -50,15 +46,14 @@ KINSHIP = Kinship()
 
 @dataclass(frozen=True)
 class _Case:
-    """One hypothesis: a group of relatives, a step of the walk, a floor; and its fit."""
+    """One hypothesis: a group of relatives and a floor; and its fit."""
 
     group: list[int]
-    step: float
     floor: float
-    parts: Array  # (J, K) the shapes of its relatives with its floor
+    part: Array  # (K,) the mean shape of its relatives with its floor
     inverse: Array  # (K, K) inverse Cholesky factor of the covariance of the pilot's means
     ones: Array  # (K,) `inverse` times a vector of ones
-    white: Array  # (K,) whitened log means minus mean shape and level
+    white: Array  # (K,) whitened log means minus shape and level
     level: float
     evidence: float
 
@@ -91,49 +86,44 @@ class Relatives:
         return means[:, :-1] - means[:, -1:], variances[:, :-1]
 
     @staticmethod
-    def _parts(shape: tuple[Array, Array], group: list[int], floor: float) -> tuple[Array, Array]:
-        """(J, M) the shapes of a group of relatives with a floor; (M,) their mean's variance."""
+    def _part(shape: tuple[Array, Array], group: list[int], floor: float) -> tuple[Array, Array]:
+        """(M,) the mean shape of a group of relatives with a floor, and its variance."""
         # With a floor phi, the error is phi + (1 - phi) times the relative's, both over the last.
         fall = (1 - floor) * np.exp(shape[0][group])
         parts = np.log(fall + floor)
         # A floor scales a relative's share of the error, and its deviation with it.
         visible_variance = (fall / np.exp(parts)) ** 2 * shape[1][group]
-        return parts, visible_variance.mean(axis=0) / len(parts)
+        return parts.mean(axis=0), visible_variance.mean(axis=0) / len(parts)
 
-    def _shared(self, step: float, u: Array, parts: Array, v: Array, other_parts: Array) -> Array:
-        """(M, L) covariance of log errors at u and v: walk, stretch, and contrasts of the s_j."""
+    def _shared(self, u: Array, part: Array, v: Array, other_part: Array) -> Array:
+        """(M, L) covariance of log errors at u and v: walk and stretch."""
         # The walk starts at the pilot's last N (u = 0): its two sides are independent.
         same = np.sign(u)[:, None] * np.sign(v)[None, :] > 0
         nearer = np.minimum(np.abs(u)[:, None], np.abs(v)[None, :])
-        covariance = step**2 * np.where(same, nearer, 0.0)
-        mean, other_mean = parts.mean(axis=0), other_parts.mean(axis=0)
-        covariance += self.kinship.stretch**2 * np.outer(mean, other_mean)
-        if len(parts) > 1:
-            covariance += self.kinship.contrast**2 * (parts - mean).T @ (other_parts - other_mean)
-        return np.asarray(covariance)
+        walk = self.kinship.step**2 * np.where(same, nearer, 0.0)
+        return np.asarray(walk + self.kinship.stretch**2 * np.outer(part, other_part))
 
     @cached_property
     def _cases(self) -> list[_Case]:
         kin, count, u = self.kinship, len(self.shapes), np.log2(self.n / self.last)
         groups = [[index] for index in range(count)] + ([[*range(count)]] if count > 1 else [])
-        steps = zip(kin.walks, kin.walk_weights, strict=True)
         floors = zip(kin.floors, kin.floor_weights, strict=True)
         noise, shape = np.maximum(self.variance, kin.least_noise**2), self._shape(self.n)
         cases = []
-        for group, (step, p), (floor, q) in product(groups, steps, floors):
-            parts, variance = self._parts(shape, group, floor)
-            covariance = np.diag(noise + variance) + self._shared(step, u, parts, u, parts)
+        for group, (floor, share) in product(groups, floors):
+            part, variance = self._part(shape, group, floor)
+            covariance = np.diag(noise + variance) + self._shared(u, part, u, part)
             # Generalised least squares for the level, which has a flat prior.
             inverse = np.linalg.inv(np.linalg.cholesky(covariance))
             ones = inverse.sum(axis=1)
-            white = inverse @ (self.y - parts.mean(axis=0))
+            white = inverse @ (self.y - part)
             precision = float(ones @ ones)
             level = float(ones @ white) / precision
             misfit = float(white @ white) - level**2 * precision
             density = np.log(np.diag(inverse)).sum() - 0.5 * np.log(precision) - 0.5 * misfit
-            evidence = float(np.log(p * q / len(groups))) + float(density)
+            evidence = float(np.log(share / len(groups))) + float(density)
             residual = white - level * ones
-            cases.append(_Case(group, step, floor, parts, inverse, ones, residual, level, evidence))
+            cases.append(_Case(group, floor, part, inverse, ones, residual, level, evidence))
         return cases
 
     @cached_property
@@ -149,7 +139,7 @@ class Relatives:
         true relatives from arbitrary curves.
         """
         odds = self.evidence - self.alone.evidence
-        return trust(odds, self.kinship.believed) if odds > self.kinship.least_odds else 0.0
+        return trust(odds, self.kinship.believed) if odds > 0 else 0.0
 
     def _moments(self, n: Array) -> tuple[Array, Array, Array]:
         """Weights (C,), means (C, M) and deviations (C, M) of the log error at each N."""
@@ -157,12 +147,12 @@ class Relatives:
         shape = self._shape(n)
         means, deviations = np.empty((2, len(self._cases), len(n)))
         for index, case in enumerate(self._cases):
-            parts, variance = self._parts(shape, case.group, case.floor)
-            pull = case.inverse @ self._shared(case.step, u, case.parts, u_new, parts)  # (K, M)
-            prior_variance = np.diag(self._shared(case.step, u_new, parts, u_new, parts)) + variance
+            part, variance = self._part(shape, case.group, case.floor)
+            pull = case.inverse @ self._shared(u, case.part, u_new, part)  # (K, M)
+            prior_variance = np.diag(self._shared(u_new, part, u_new, part)) + variance
             # Gaussian conditioning on the pilot's means, with the level estimated from them.
             free = 1.0 - case.ones @ pull
-            means[index] = parts.mean(axis=0) + case.level + case.white @ pull
+            means[index] = part + case.level + case.white @ pull
             spread = prior_variance - (pull**2).sum(axis=0) + free**2 / float(case.ones @ case.ones)
             deviations[index] = np.sqrt(np.maximum(spread, 1e-8))
         # Posterior weights of the hypotheses: their evidence over the sum of all.
