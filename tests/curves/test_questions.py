@@ -87,17 +87,17 @@ ANSWERS = [
     answer(
         "name,16,64\nKO,0.3,0.2\nFC,0.4,0.3\n",
         {"KO": "16 0.3, 64 0.2", "FC": "16 0.4, 64 0.3"},
-        "one column for each N; models from 'name'",
+        "one column for each model ('KO', 'FC'); N in the heads of columns",
     ),
     answer(
         "name,n=16,N = 64\nseed 1,0.3,0.2\nseed 2,0.4,0.3\n",
         "16 0.3 seed 1, 16 0.4 seed 2, 64 0.2 seed 1, 64 0.3 seed 2",
-        "one column for each N; seeds from 'name'",
+        "one column for each seed (seed 1, seed 2); N in the heads of columns",
     ),
     answer(
         "seed,16,64\n1,0.3,0.2\n2,0.4,0.3\n",
         "16 0.3 1, 16 0.4 2, 64 0.2 1, 64 0.3 2",
-        "one column for each N",
+        "N in the heads of columns",
     ),
     # --- One column for each seed or model ---
     answer("n,a,b\n16,0.3,0.2\n", "16 0.3 a, 16 0.2 b", wide="seed"),
@@ -171,7 +171,7 @@ ANSWERS = [
         "N from 'Anzahl Bilder'; values from 'mse'",
         of="mse",
     ),
-    answer("seed,16\n1,0.3\n", "16 0.3 1", "one column for each N", wide="n"),
+    answer("seed,16\n1,0.3\n", "16 0.3 1", "N in the heads of columns", wide="n"),
     # --- Names of models and seeds ---
     answer(
         "n,FC,KO\n16,0.3,0.2\n64,0.2,\n",
@@ -309,14 +309,12 @@ def test_a_clear_table_is_read_and_tells_how(
         (
             DATASETS,
             {"filter": {"datset": "A"}},
-            "no column 'datset', found 'n', 'error', 'dataset'; did you mean 'dataset'? name one "
-            "of these",
+            "no column 'datset'; did you mean 'dataset'?",
         ),
         (
             DATASETS,
             {"columns": {"n": "errors"}},
-            "no column 'errors', found 'n', 'error', 'dataset'; did you mean 'error'? name one "
-            "of these",
+            "no column 'errors'; did you mean 'error'?",
         ),
         (DATASETS, {"wide": "x"}, "wide must be one of seed, model, n, got 'x'"),
         (DATASETS, {"scale": {"seed": 2}}, "a key of scale must be one of n, error, got 'seed'"),
@@ -344,12 +342,14 @@ def test_a_wrong_option_is_named(
     assert table.asked(text, **options).startswith(question)
 
 
-@pytest.mark.parametrize(("wrong", "rest"), [(10, ""), (11, ", and 1 more"), (13, ", and 3 more")])
-def test_ten_problems_are_named(table: Table, wrong: int, rest: str) -> None:
+@pytest.mark.parametrize(("wrong", "rest"), [(1, ""), (2, ", and so are 1 more"), (13, "12 more")])
+def test_the_first_problem_is_named_and_the_others_of_its_column_are_counted(
+    table: Table, wrong: int, rest: str
+) -> None:
     text = rows("n,error", *(f"16,x{k}" for k in range(wrong)), *(f"{k},1" for k in range(2, 20)))
     question = table.asked(text)
-    places = ", ".join(f"line {k + 2}, column 'error': 'x{k}' is no number" for k in range(10))
-    assert question == f"{places}{rest}; write numbers as 64, 0.001 or 1e-3"
+    assert question.startswith("line 2, column 'error': 'x0' is no number")
+    assert question.endswith(f"{rest}; write numbers as 64, 0.001 or 1e-3")
 
 
 @pytest.mark.parametrize("seeds", [2, 7, 1000])

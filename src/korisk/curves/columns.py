@@ -5,19 +5,19 @@ another. Where names leave it open, a `Question` names the options to pass; the 
 only ever raise such a question.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from numbers import Real
 from typing import Any, NamedTuple, TypedDict
 
 from korisk._checks import one_of, require
 from korisk.curves.cells import MAX_LABEL, begins_as_number, folded, is_empty, rough
-from korisk.curves.formats import Answer, Grid, Question
+from korisk.curves.formats import Answer, Grid, Question, distinct
 from korisk.curves.unit import NAMES, metric_units, words
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, did_you_mean, shown
 
 _OF_N, _BESIDE_N, _SETS, _OTHER_SETS = (
     {*NAMES[name].split()} for name in ("of_n", "beside_n", "sets", "other_sets")
@@ -40,12 +40,13 @@ _MEANS, _DEVIATIONS, _ASIDE, _NEVER = (
     {*NAMES[name].split()} for name in ("means", "deviations", "aside", "never")
 )
 _BESIDE_METRICS = {*SPLITS, *_MEANS, *NAMES["beside_metrics"].split()}
+_OF_SPLITS = _BESIDE_METRICS - {"relative", "rel"}
 SUMMARIES = _MEANS | _DEVIATIONS | {*NAMES["sums"].split()}
 _ROLES = ("n", "error", "seed", "model", "metric", "deviation")  # that a user can name
 _SHARES = {*NAMES["shares"].split()}
 PERCENT = {"%", *NAMES["percent_words"].split()}
 _TITLE = 6  # words of one that names a metric
-_MOST_ANSWERS = 4  # columns or values that a question lists
+MOST_ANSWERS = 4  # columns or values that a question lists
 
 _PREFIX = re.compile(r"(params|metrics|config|summary|tags)[./]", re.IGNORECASE)  # of trackers
 _LOGARITHM = re.compile(r"(?i)^(log10|log|ln)[ _(]*((?:n?r?mse|mae|loss|error|risk)\b[^)]*)\)?$")
@@ -106,8 +107,8 @@ class Values(NamedTuple):
 
     place: int
     model: str = ""
-    metric: str = ""
     seed: str = ""
+    metric: str = ""
     split: int = 1  # 0: of test data; 2 of validation, 3 of training data
     aside: str = ""  # "std" of deviations, "aside" of other statistics
     deviation: int | None = None  # the column of its standard deviations
@@ -122,43 +123,45 @@ class Layout:
     def __init__(self, grid: Grid, options: Options) -> None:
         self.grid, self.header, self.options = grid, grid.header, options
         self.notes: list[str] = []
-        self.keys = ["_".join(words(base(head))) for head in grid.header]
+        self.keys = list(map(key_of, grid.header))
         self.scale = checked("scale", options.get("scale"), _ROLES[:2])
         columns = checked("columns", options.get("columns"), _ROLES)
         self.given = {role: place(grid, theirs) for role, theirs in columns.items()}
-        ignored = {place(grid, name) for name in listed(options.get("ignore"))}
-        self.free = [
-            col for col in range(len(self.header)) if col not in ignored | {*self.given.values()}
-        ]
+        taken = {place(grid, name) for name in listed(options.get("ignore"))}
+        taken |= {*self.given.values()}
+        self.free = [col for col in range(len(self.header)) if col not in taken]
         # A column is numeric if half of its filled cells are: a few may hold a remark.
         cells = zip(*(row for _, row in grid.rows), strict=True)
         self.filled = [[cell for cell in column if not is_empty(cell)] for column in cells]
-        shares = [(sum(map(begins_as_number, cells)), len(cells)) for cells in self.filled]
-        self.numeric = {col for col, (count, total) in enumerate(shares) if 2 * count >= total > 0}
+        counts = [sum(map(begins_as_number, cells)) for cells in self.filled]
+        self.numeric = {k for k, count in enumerate(counts) if 2 * count >= len(self.filled[k]) > 0}
         # N first, because other roles depend on it; then labels; the rest may hold values.
         self.n = self.size()
-        self.seeds = [col for col in self.named("seed") if col != self.n]
+        self.seeds = self.named("seed")
         if "seed" not in self.given:
             self.seeds += [col for col in self.named("run") if self.counts_runs(col)]
+        self.seeds = [col for col in self.seeds if col != self.n]
         if len(self.seeds) > 1:
             self.notes.append(f"each of {self.names(self.seeds)} together is a seed")
-        self.roles = {role: self.one(role, self.named(role)) for role in ("model", "metric")}
         # Trackers export runs that crashed or still run; their rows are left out.
-        self.roles["status"] = self.one("status", self.named("status"))
-        self.roles["unit"] = next(iter(self.named("unit")), None)
-        for role in ("exclude", "include"):
-            candidates, filled = self.named(role), self.filled
-            flags = [col for col in candidates if {*map(folded, filled[col])} <= {*FLAGS}]
-            self.roles[role] = self.one(role, flags)
+        roles = "model", "metric", "status", "unit"
+        self.roles = {role: self.one(role, self.named(role)) for role in roles}
+        # Columns of flags, and the flag that leaves a row out.
+        self.flags = {
+            col: flag
+            for role, flag in (("exclude", 1), ("include", 0))
+            for col in self.named(role)
+            if {*map(folded, self.filled[col])} <= {*FLAGS}
+        }
         order = options.get("last") or options.get("best")
         self.order = place(grid, order) if order else None
-        assigned = {self.n, self.order, *self.seeds, *self.roles.values()}
-        filters = options.get("filter") or {}
-        assigned |= {place(grid, name) for name in filters if not names_values(name)}
+        filters = (name for name in options.get("filter") or {} if not names_values(name))
+        assigned = {self.n, self.order, *self.seeds, *self.roles.values(), *self.flags}
+        assigned |= {place(grid, name) for name in filters}
         self.rest = [col for col in self.free if col not in assigned]
         self.values = self.values_found()
-        used = {value.place for value in self.values} | {value.deviation for value in self.values}
-        self.rest = [col for col in self.rest if col not in used]
+        assigned |= {col for value in self.values for col in (value.place, value.deviation)}
+        self.rest = [col for col in self.rest if col not in assigned]
         self.check_scales()
 
     def named(self, role: str) -> list[int]:
@@ -181,34 +184,29 @@ class Layout:
         if "n" in self.given:
             return self.given["n"]
         places = [col for col in self.free if names_n(self.keys[col])]
-        places = [col for col in places if not _TRANSFORMED.search(self.header[col])]
         places = [col for col in places if col in self.numeric] or places
         places = [col for col in places if not {*words(self.header[col])} & _OTHER_SETS] or places
-        plain = [col for col in places if {"n", "train"} & set(words(self.header[col]))]
+        plain = [col for col in places if {"n", "train"} & {*words(self.header[col])}]
         col = self.one("n", plain or places)
-        if col is not None:
-            if self.header[col] != "n":
-                self.notes.append(f"N from {shown(self.header[col])}")
-            return col
-        raise self.missing("n")
+        if col is None:
+            raise self.missing("n")
+        if self.header[col] != "n":
+            self.notes.append(f"N from {shown(self.header[col])}")
+        return col
 
     def missing(self, role: str) -> KoriskError:
         """The question where no name says which column holds N or the values."""
         heads = in_short([shown(head, limit=30) for head in self.header])
         if not any(self.filled[col] for col in (self.free if role == "n" else self.rest)):
             return self.grid.source.error("holds no measurements; add rows with n and error")
-        transformed = [col for col in self.free if _TRANSFORMED.search(self.header[col])]
-        candidates = [col for col in self.free if col in self.numeric and col not in transformed]
-        if role == "n":
-            candidates = [
-                col
-                for col in candidates
-                if not names_values(self.header[col])
-                and (_SHARES & {*words(self.header[col])} or all(map(is_size, self.filled[col])))
-            ]
-            if transformed and not candidates:
-                problem = f"{self.names(transformed[:1])} is not N itself; add a column n with N"
-                return self.grid.source.error(problem)
+        numeric = {col: self.header[col] for col in self.free if col in self.numeric}
+        candidates = [
+            col
+            for col, head in numeric.items()
+            if not _TRANSFORMED.search(head)
+            if role != "n" or not names_values(head)
+            if role != "n" or _SHARES & {*words(head)} or all(map(is_size, self.filled[col]))
+        ]
         problem = f"no {self.grid.source.column} {role!r}, found {heads}; needed are n and error"
         return self.ask(problem, *self.columns(role, candidates, "if that is right"))
 
@@ -217,9 +215,9 @@ class Layout:
         # Names such as unet-1 and ko-1 have several stems, and 1, 2 or run1, run2 have one.
         texts = set(map(str, self.filled[col]))
         stems = {re.sub(r"\d+", "", text) for text in texts}
-        if self.keys[col].endswith("_id") and (self.seeds or col not in self.numeric):
+        if self.seeds and self.keys[col].endswith("_id"):
             return False  # a name that a tracker gave
-        return col != self.n and (col in self.numeric or (len(stems) == 1 and stems != texts))
+        return col in self.numeric or (len(stems) == 1 and stems != texts)
 
     # --- Questions ---
 
@@ -229,7 +227,7 @@ class Layout:
 
     def columns(self, role: str, places: Sequence[int], when: str) -> list[Answer]:
         """The options that assign a role to one of these columns."""
-        heads = [self.header[col] for col in places[:_MOST_ANSWERS]]
+        heads = [self.header[col] for col in places[:MOST_ANSWERS]]
         return [("columns", {role: head}, when) for head in heads if len(head) <= MAX_LABEL]
 
     def ignoring(self, places: Sequence[int], when: str = "if it says nothing") -> Answer:
@@ -267,15 +265,16 @@ class Layout:
             bracket = unit if unit != head else "n"
             if _SCALED.search(unit) or not set(words(bracket)) <= _OF_N | _BESIDE_N:
                 raise self.ask_scale("n", head)
-        means = [value.place for value in self.values]
-        spreads = [v.deviation for v in self.values if v.deviation is not None]
-        factors = {col: _stated_factor(self.header[col]) for col in (*means, *spreads)}
-        scaled = [col for col, factor in factors.items() if factor]
+        places = [(v.place, v.deviation) for v in self.values]
+        factors = {mean: _stated_factor(self.header[mean]) for mean, _ in places}
+        first = next(iter(factors.values()))
         # Deviations without a factor have that of the means.
-        distinct = {factors[col] for col in (*means, *scaled)}
+        spreads = {col: _stated_factor(self.header[col]) for _, col in places if col is not None}
+        factors |= {col: factor for col, factor in spreads.items() if factor}
+        scaled = [col for col, factor in factors.items() if factor]
         # One factor would be wrong for columns in different units.
-        if len(distinct) > 1 and self.scale.get("error") != 1:
-            odd = [col for col in scaled if factors[col] != factors[means[0]]] or scaled
+        if len({*factors.values()}) > 1 and self.scale.get("error") != 1:
+            odd = [col for col in scaled if factors[col] != first] or scaled
             problem = f"{self.names(odd)} may count in other units than the other columns"
             plain = ("scale", {"error": 1}, "if all are plain numbers")
             raise self.ask(problem, plain, self.ignoring(odd, "to leave that out"))
@@ -312,105 +311,84 @@ class Layout:
             names = {col: re.sub(r"[\[\]()]+", " ", header[col]).strip() for col in places}
         heads = {col: parted(col, name) for col, name in names.items()}
         if wide in ("model", "seed"):
-            means = [col for col in places if not heads[col].aside] or places
-            pairs = _seeds_of_models([names[col] for col in means]) if wide == "seed" else {}
-            labels = {col: pairs.get(names[col], ("", names[col])) for col in means}
-            values = [
-                Values(
-                    col,
-                    *((labels[col][0], "", labels[col][1]) if wide == "seed" else (names[col],)),
-                )
-                for col in means
-            ]
+            means = {col: names[col] for col in places if not heads[col].aside} or names
+            seeds = _seeds_of_models([*means.values()])
+            values = [Values(col, name) for col, name in means.items()]
+            if wide == "seed":
+                values = [Values(c, *seeds.get(name, ("", name))) for c, name in means.items()]
         else:
-            values = self.chosen({col: heads[col] for col in places})
+            values = self.chosen(heads)
         # A title such as "PSNR [dB]" above the models names their metric.
         titles = (text for text in self.grid.titles if len(words(text)) <= _TITLE)
         title = next((text for text in titles if metric_units(words(text))), "")
-        if (
-            title
-            and not any(v.metric for v in values)
-            and not {self.keys[v.place] for v in values} & _PLAIN
-        ):
+        if title and not any(v.metric or self.keys[v.place] in _PLAIN for v in values):
             values = [value._replace(metric=title[:MAX_LABEL]) for value in values]
         partners = {_plain(heads[col]): col for col in places if heads[col].aside == "std"}
-        values = [v._replace(deviation=partners.get(_plain(heads[v.place]))) for v in values]
-        if self.options.get("seeds") is None:  # then means are read alone
-            spreads = [v.deviation for v in values if v.deviation is not None]
-            if spreads:
-                self.notes.append("means alone, without the number of seeds behind them")
-            values = [value._replace(deviation=None) for value in values]
+        spreads = [partners.get(_plain(heads[value.place])) for value in values]
+        if self.options.get("seeds") is not None:
+            return [v._replace(deviation=col) for v, col in zip(values, spreads, strict=True)]
+        if any(col is not None for col in spreads):
+            self.notes.append("means alone, without the number of seeds behind them")
         return values
+
+    def kind(self, head: Values) -> str:
+        """What a column may hold, by its name."""
+        key = self.keys[head.place]
+        if head.aside:
+            return "statistic"
+        if head.metric or key in _PLAIN:
+            return "plain" if key in _PLAIN else "metric"
+        if key in _MEANS or key == "median":
+            return "mean"
+        if head.seed and not head.model:
+            return "seed"
+        return "other" if _is_aside(self.header[head.place]) else "model"
 
     def chosen(self, heads: dict[int, Values]) -> list[Values]:
         """The columns that hold values: those named by metrics, else by seeds, else by models."""
-        metrics = {
-            col: head
-            for col, head in heads.items()
-            if head.metric and not head.aside and self.keys[col] not in _PLAIN
-        }
-        means = {col: head for col, head in heads.items() if self.keys[col] in _MEANS | {"median"}}
-        if len(means) > 1 or any(heads[col].aside for col in heads):  # a median beside a mean
-            means = {c: h for c, h in means.items() if self.keys[c] in _MEANS} or means
-        plain = {col for col in heads if self.keys[col] in _PLAIN}
+        kinds = {col: self.kind(head) for col, head in heads.items()}
+        metrics, plain, means, seeds, models, rest = (
+            [col for col in heads if kinds[col] == kind]
+            for kind in ("metric", "plain", "mean", "seed", "model", "other")
+        )
+        means = [col for col in means if self.keys[col] != "median"] or means
         spread = [col for col in plain if self.keys[col] in _PLAIN_ERRORS]
-        beside = [col for col in heads if col not in spread and (col in metrics or col in means)]
+        beside = metrics + means
         if spread and not beside:  # far smaller than what a column of another name has
+            rows = [row for _, row in self.grid.rows]
             beside = [
                 col
-                for col in {*heads} - plain
-                if not heads[col].aside and not _is_aside(self.header[col])
-                if len({*map(str, self.filled[col])}) > 1 and not heads[col].seed
-                if all(
-                    0 < rough(row[spread[0]]) < rough(row[col]) / 3 < 0.33
-                    for _, row in self.grid.rows
-                )
+                for col in models
+                if len({*map(str, self.filled[col])}) > 1
+                if all(0 < rough(row[spread[0]]) < rough(row[col]) / 3 < 0.33 for row in rows)
             ]
-        if spread and beside and self.keys[spread[0]] != "error_rate":
+        if spread and beside:
             # `dice, error`: the spread of the metric, or a metric of its own?
             problem = f"{self.names(spread)} may be the spread of {self.names(beside)}, or errors"
             out = ("ignore", self.header[spread[0]], "if it is a spread")
             raise self.ask(problem, out, *self.columns("error", spread, "if that is the metric"))
-        bare = {col for col, head in heads.items() if not (head.model or head.metric)}
-        seeds = [col for col, head in heads.items() if head.seed and col in bare]
-        if seeds and {*metrics, *plain} - {*means} - {*seeds}:
+        if seeds and (metrics or plain):
             raise self.unsure([*metrics, *plain], seeds)
         if metrics or plain:
-            return self.of_metrics(heads, metrics, plain)
-        rest = [
-            c
-            for c in heads
-            if not heads[c].aside
-            and self.keys[c] not in SUMMARIES
-            and not _is_aside(self.header[c])
-        ]
-        if len(means) == 1 and not seeds and {*rest} <= {*means}:
-            return [Values(col) for col in means]
-        others = [col for col in heads if col not in seeds and not heads[col].aside]
-        aside = [col for col in others if _is_aside(self.header[col]) or col in means]
-        # Beside models, a column that names another quantity is no model.
-        others = (
-            [col for col in others if col not in aside]
-            if len(others) > len(aside) or seeds
-            else others
-        )
-        if seeds and not others and not self.seeds:
+            return self.of_metrics([heads[c] for c in metrics] or [Values(c) for c in plain])
+        if len(means) == 1 and not seeds and not models:
+            return [Values(means[0])]
+        if seeds and not models and not self.seeds:
             labels = in_short([heads[col].seed for col in seeds])
             self.notes.append(f"one column for each seed ({labels})")
             return [heads[col] for col in seeds]
-        texts = {col: list(map(str, self.filled[col])) for col in others}  # a cell may be a list
-        varied = [col for col in others if len(set(texts[col])) != 1 or len(texts[col]) < 2]
-        others = varied or others  # a constant is no learning curve
-        odd = others if seeds or self.roles["model"] is not None else self.odd(others)
-        if odd or seeds or not others:
-            fine = [*seeds, *(col for col in others if col not in odd)]
-            raise self.unsure(odd or self.seeds or list(heads), fine)
-        repeated = all(heads[col].seed for col in others) and not self.seeds
+        # A constant is no learning curve.
+        texts = {col: [*map(str, self.filled[col])] for col in models}  # a cell may be a list
+        varied = [c for c in models if len({*texts[c]}) != 1 or len(texts[c]) < 2]
+        models = varied or models or ([] if seeds else means + rest)
+        odd = models if seeds or self.roles["model"] is not None else self.odd(models)
+        if odd or seeds or not models:
+            fine = [*seeds, *(col for col in models if col not in odd)]
+            raise self.unsure(odd or self.seeds or [*heads], fine)
         # A number at the end is a seed if every column has one, and else part of a model's name.
-        values = [
-            heads[col] if repeated else Values(col, model=base(self.header[col])) for col in others
-        ]
-        return self.of_models(values)
+        if self.seeds or not all(heads[col].seed for col in models):
+            return self.of_models([Values(col, base(self.header[col])) for col in models])
+        return self.of_models([heads[col] for col in models])
 
     def of_models(self, values: list[Values]) -> list[Values]:
         """Columns of models, told apart by their whole names if need be."""
@@ -450,19 +428,16 @@ class Layout:
                 falls[col] = max(pairs)[1] < min(pairs)[1]
         return odd + [col for col in falls if not falls[col] and any(falls.values())]
 
-    def of_metrics(
-        self, heads: dict[int, Values], metrics: dict[int, Values], plain: set[int]
-    ) -> list[Values]:
+    def of_metrics(self, heads: list[Values]) -> list[Values]:
         """Columns named by metrics; of each metric and model, the split of a plan alone."""
-        chosen = (
-            dict(metrics) if metrics else {col: Values(col, seed=heads[col].seed) for col in plain}
-        )
         splits = dict[tuple[str, str, str], dict[int, int]]()  # columns by their split
-        for col, head in chosen.items():
-            splits.setdefault((head.model, _stem(head.metric), head.seed), {})[head.split] = col
+        for head in heads:
+            key = head.model, _stem(head.metric), head.seed
+            splits.setdefault(key, {})[head.split] = head.place
         if all(min(columns) == 3 for columns in splits.values()):
-            problem = f"{self.names([*chosen][:1])} is of the training data, not of test data"
-            raise self.ask(problem, *self.columns("error", [*chosen][:1], "if it is not"))
+            col = heads[0].place
+            problem = f"{self.names([col])} is of the training data, not of test data"
+            raise self.ask(problem, *self.columns("error", [col], "if it is not"))
         # Keras calls training errors `loss`, beside `val_loss`.
         bare = {cols[1]: cols[2] for cols in splits.values() if {*cols} == {1, 2}}
         if bare:
@@ -470,8 +445,8 @@ class Layout:
             answers = *tested, *self.columns("error", [*bare], "if not")
             raise self.ask(f"{self.names(bare)} may be of the training data", *answers)
         chosen = {
-            col: head
-            for col, head in chosen.items()
+            head.place: head
+            for head in heads
             if head.split == min(splits[head.model, _stem(head.metric), head.seed]) < 3
         }
         alone = [col for col, head in chosen.items() if not head.model and not head.seed]
@@ -504,53 +479,40 @@ def melted(grid: Grid, options: Options) -> Grid:
     wide, header = options.get("wide"), grid.header
     if wide is not None:
         one_of("wide", wide, ("seed", "model", "n"))
-    matches = {col: _SIZE.fullmatch(head) for col, head in enumerate(header)}
-    sizes = [col for col, m in matches.items() if m and (m[3] or "n").casefold() in _OF_N]
-    keys = ["_".join(words(base(head))) for head in header]
-    columns = checked("columns", options.get("columns"), _ROLES)
-    user_columns = {*columns.values(), *listed(options.get("ignore"))}
-    sizes = [col for col in sizes if header[col] not in user_columns]
-    if wide in ("seed", "model") or not sizes or (len(sizes) < 2 and wide != "n"):
-        return grid
-    if names_n(keys[0]) and len(sizes) == len(header) - 1 and wide != "n":
-        texts = [row[0] for _, row in grid.rows]
-        if any(isinstance(text, str) and not begins_as_number(text) for text in texts):
-            # The rows are columns: N,16,64 above error,0.3,0.2.
-            across = zip(header, *(row for _, row in grid.rows), strict=True)
-            lines = [list(line) for line in across]
-            heads = [str(cell) for cell in lines[0]]
-            if len({*heads}) == len(heads):
-                rows = [(1, [_size_in(line[0]), *line[1:]]) for line in lines[1:]]
-                return replace(
-                    grid, header=heads, rows=rows, notes=[*grid.notes, "N in the first row"]
-                )
-    if wide != "n" and any(names_n(key) for key in keys):
-        return grid
+    assigned = {*checked("columns", options.get("columns"), _ROLES).values()}
+    assigned |= {*listed(options.get("ignore"))}
+    matches = ((col, _SIZE.fullmatch(head)) for col, head in enumerate(header))
+    sizes = {
+        col: match[2]
+        for col, match in matches
+        if match and (match[3] or "n").casefold() in _OF_N and header[col] not in assigned
+    }
     labels = [col for col in range(len(header)) if col not in sizes]
-    corner = next((header[col] for col in labels if metric_units(words(header[col]))), "")
-    title = corner or next((text for text in grid.titles if metric_units(words(text))), "value")
-    heads = [header[col] for col in labels]
-    notes = [*grid.notes, "one column for each N"]
-    if len(labels) == 1 and heads[0].casefold() not in NAMED["seed"]:  # it names the rows
-        texts = [str(row[labels[0]]) for _, row in grid.rows]
-        seeded = all(re.fullmatch(r"\d+", text) or _is_seed(text) for text in texts)
-        if (
-            keys[labels[0]] not in NAMED["model"] | NAMED["run"] | {"n"}
-            and heads[0] not in user_columns
-        ):
-            heads = ["seed" if seeded else "model"]
-            notes.append(f"{heads[0]}s from {shown(header[labels[0]])}")
+    keys = list(map(key_of, header))
+    texts = [str(row[labels[0]]) for _, row in grid.rows] if len(labels) == 1 else []
+    # N,16,64 above error,0.3,0.2: N as the first of the names of rows
+    above = bool(texts) and names_n(keys[labels[0]]) and not all(map(begins_as_number, texts))
+    if wide in ("seed", "model") or len(sizes) < 2 - (wide == "n"):
+        return grid
+    if wide != "n" and not above and any(map(names_n, keys)):
+        return grid
+    metrics = [header[col] for col in labels if metric_units(words(header[col]))]
+    notes, titles = [*grid.notes, "N in the heads of columns"], [*metrics, *grid.titles]
+    roles = {*NAMED["seed"], *NAMED["run"], *NAMED["metric"]}
+    if texts and keys[labels[0]] not in roles and header[labels[0]] not in assigned:
+        seeds = all(re.fullmatch(r"\d+", text) for text in texts)
+        heads = ["n", *(f"seed {text}" if seeds else text for text in texts)]
+        rows = [(col + 1, [n, *(row[col] for _, row in grid.rows)]) for col, n in sizes.items()]
+        source = replace(grid.source, place="column", column="row")
+        return distinct(Grid(source, heads, rows, notes, titles=titles))
+    title = next((text for text in titles if metric_units(words(text))), "value")
     rows = [
-        (position, [*(row[col] for col in labels), _size_in(header[col]), row[col]])
+        (position, [*(row[label] for label in labels), n, row[col]])
         for position, row in grid.rows
-        for col in sizes
+        for col, n in sizes.items()
     ]
-    return replace(grid, header=[*heads, "n", title], rows=rows, notes=notes)
-
-
-def _size_in(head: object) -> object:
-    match = _SIZE.fullmatch(str(head))
-    return match[2] if match else head
+    heads = [*(header[col] for col in labels), "n", title]
+    return replace(grid, header=heads, rows=rows, notes=notes)
 
 
 def _is_seed(text: str) -> bool:
@@ -565,21 +527,21 @@ def filtered(grid: Grid, options: Options) -> Grid:
         col, texts = place(grid, name), listed(values)
         negated = all(text.startswith("!") for text in texts)
         wanted_texts = {folded(text.removeprefix("!")) for text in texts}
-        matching = [row for row in rows if (folded(row[1][col]) in wanted_texts) != negated]
-        if not matching:
+        keep = [(folded(row[col]) in wanted_texts) != negated for _, row in rows]
+        if not any(keep):
             known = ", ".join(dict.fromkeys(shown(row[col]) for _, row in rows[:100]))
             raise grid.source.error(f"no row has {name}={', '.join(texts)}; it has {known[:200]}")
-        out = len(rows) - len(matching)
+        out = keep.count(False)
         cells = negated and names_values(name)
         what = "value" if cells else "row"
         notes.append(f"{out} {what}{'s' * (out != 1)} left out by {name}={', '.join(texts)}")
         if cells:
-            keep = {id(row) for row in matching}
-            matching = [
-                row if id(row) in keep else (row[0], [*row[1][:col], None, *row[1][col + 1 :]])
-                for row in rows
+            rows = [
+                (line, row if used else [*row[:col], None, *row[col + 1 :]])
+                for (line, row), used in zip(rows, keep, strict=True)
             ]
-        rows = matching
+        else:
+            rows = list(compress(rows, keep))
     return replace(grid, rows=rows, notes=notes)
 
 
@@ -601,6 +563,11 @@ def base(head: str) -> str:
     return _BRACKET.sub("", name).strip() or head.strip()
 
 
+def key_of(head: str) -> str:
+    """The words of a header, by which its role is known."""
+    return "_".join(words(base(head)))
+
+
 def _stated_unit(head: str) -> str:
     """The brackets at the end of a header, or all of it, where a factor such as x 1e3 may stand."""
     inside = _BRACKET.search(head)
@@ -619,11 +586,8 @@ def place(grid: Grid, name: object) -> int:
     heads, column = [head.casefold() for head in grid.header], str(name).strip()
     if column.casefold() in heads:
         return heads.index(column.casefold())
-    names = in_short([shown(head, limit=30) for head in grid.header])
-    near = difflib.get_close_matches(column.casefold(), heads[:100], n=1)
-    similar = f"did you mean {shown(grid.header[heads.index(near[0])])}? " if near else ""
-    problem = f"no {grid.source.column} {shown(column)}, found {names}; {similar}"
-    raise grid.source.error(f"{problem}name one of these")
+    hint = did_you_mean(column[:MAX_LABEL], grid.header[:100])
+    raise grid.source.error(f"no {grid.source.column} {shown(column)}{hint}")
 
 
 def names_values(head: str) -> bool:
@@ -699,11 +663,13 @@ def parted(col: int, name: str) -> Values:
     metric_tokens = {flat[k][1] for k in in_metric}
     if re.fullmatch(r"[qp]?\d+\s*%", name):  # a quantile
         return Values(col, aside="aside")
-    aside = {k for k, (word, _) in enumerate(flat) if word in _DEVIATIONS | _ASIDE}
+    long = {k for start, end in spans if end - start > 1 for k in range(start, end)}
+    spreads = _DEVIATIONS | _ASIDE
+    aside = {k for k, (word, _) in enumerate(flat) if word in spreads and k not in long}
     std = any(flat[k][0] in _DEVIATIONS for k in aside)
     # An error that is the only metric, as in "test error", is one; "erreur type" is a spread.
-    spread = std or (bool(aside - in_metric) and not _is_metric_alone(flat, spans))
-    known = _BESIDE_METRICS | (_DEVIATIONS | _ASIDE if spread else set())
+    spread = std or bool(aside - in_metric)
+    known = _BESIDE_METRICS | (spreads if spread else set())
     of_metric = {
         k
         for k, token in enumerate(tokens)
@@ -717,29 +683,16 @@ def parted(col: int, name: str) -> Values:
     spoken = {word for word, of in flat if of in of_metric}
     split = min((_SPLIT_OF[word] for word in spoken & _SPLIT_OF.keys()), default=1)
     kind = "std" if std else "aside" if spread else ""
-    if not metric_tokens & of_metric:
-        model = (
-            " ".join(token for k, token in enumerate(tokens) if k not in of_metric)
-            if spread
-            else rest
-        )
-        return Values(col, model=model, seed=seed, aside=kind)
     model = " ".join(token for k, token in enumerate(tokens) if k not in of_metric).strip(" -")
+    if not metric_tokens & of_metric:
+        return Values(col, model if spread else rest, seed, aside=kind)
     metric = "_".join(token for k, token in enumerate(tokens) if k in of_metric) if model else rest
-    return Values(col, model, metric, seed, split, kind)
-
-
-def _is_metric_alone(flat: list[tuple[str, int]], spans: Mapping[tuple[int, int], str]) -> bool:
-    """Whether words of spreads belong to a metric, such as the standard error of nothing."""
-    outside = [w for k, (w, _) in enumerate(flat) if not any(a <= k < b for a, b in spans)]
-    return not {*outside} & (_ASIDE | _DEVIATIONS)
+    return Values(col, model, seed, metric, split, kind)
 
 
 def _stem(metric: str) -> str:
     """A metric without its split."""
-    return " ".join(
-        word for word in words(metric) if word not in _BESIDE_METRICS - {"relative", "rel"}
-    )
+    return " ".join(word for word in words(metric) if word not in _OF_SPLITS)
 
 
 def _plain(head: Values) -> str:

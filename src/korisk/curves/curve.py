@@ -869,18 +869,22 @@ def _unit_of(table: Measurements, rows: list[Measurement], metric: str, values: 
     _, size = np.unique([row.n for row in rows], return_inverse=True)
     means = (np.bincount(size, values) / np.bincount(size)).tolist()
     halved = len(means) > 1 and 0 < means[-1] < means[0] / 2  # by more data, as no score is
+    percent = column in table.percent or not units.isdisjoint({"%", "pct", "prozent"})
+
+    def of_score(unit: str) -> str:
+        if halved:
+            errors = "error_percent" if unit == "percent" else "error"
+            answers = (unit, "if larger is better"), (errors, "if they are errors")
+            raise source.ask(f"{where} falls to less than half", *_units(*answers))
+        return unit
+
     if known := units & UNITS.keys():
         if len(units) > 1:
             texts = ", ".join(sorted(units))
             raise source.error(f"has {shown(metric)} in units {texts}; write all in one")
         (by_column,) = known
-        if halved and UNITS[by_column].law in ("complement", "percent"):
-            errors = ("error_percent" if by_column == "percent" else "error", "if they are errors")
-            raise source.ask(
-                f"{where} falls to less than half",
-                *_units((by_column, "if larger is better"), errors),
-            )
-        return by_column
+        scored = UNITS[by_column].law in ("complement", "percent")
+        return of_score(by_column) if scored else by_column
     if _FUNCTION.search(column) or (
         {"log", "likelihood"} <= {*words(spoken)} and not metric_units(words(spoken))
     ):
@@ -898,16 +902,8 @@ def _unit_of(table: Measurements, rows: list[Measurement], metric: str, values: 
         raise source.ask(f"{where} has logarithms", *_units(*rest))
     if suggested == "psnr" and not {"psnr", "peak"} & {*words(spoken)}:
         raise source.ask(f"{where} may be a ratio", *_units(("psnr", "if it is in decibels")))
-    percent = column in table.percent or not units.isdisjoint({"%", "pct", "prozent"})
     if suggested and UNITS[suggested].law == "complement":
-        unit = _fraction_or_percent(table, rows, metric, values, percent=percent)
-        if halved:
-            answers = (
-                (unit, "if larger is better"),
-                ("error_percent" if unit == "percent" else "error", "if they are errors"),
-            )
-            raise source.ask(f"{where} falls to less than half", *_units(*answers))
-        return unit
+        return of_score(_fraction_or_percent(table, rows, metric, values, percent=percent))
     is_error = is_error or by_name != "error" or bool(re.match(r"\s*1\s*[-\u2212\u2013]", metric))
     if suggested or is_error:
         of_percent = {"error": "error_percent", "rmse": "rmse_percent"} if percent else {}

@@ -88,7 +88,6 @@ class Grid:
     delimiter: str = ""  # of text
     titles: list[str] = field(default_factory=list)  # texts above the header
     decibels: frozenset[str] = frozenset()  # columns whose cells say dB
-    filled: bool = False  # cells that were empty under a merged one
 
 
 def is_store(path: str | PathLike[str]) -> bool:
@@ -221,13 +220,18 @@ def _checked(grid: Grid) -> Grid:
 
     used = [place for place, name in enumerate(grid.header) if is_used(place, name)]
     header = [grid.header[place] or f"column {place + 1}" for place in used]
-    folded = [name.casefold() for name in header]
-    for index, name in enumerate(header):
+    picked = [(position, [row[place] for place in used]) for position, row in rows]
+    return distinct(replace(grid, header=header, rows=picked))
+
+
+def distinct(grid: Grid) -> Grid:
+    """The table, whose columns must have different names."""
+    folded = [name.casefold() for name in grid.header]
+    for index, name in enumerate(grid.header):
         if folded[index] in folded[:index]:
             twice = f"{grid.source.column} {shown(name)} is there twice"
             raise grid.source.error(f"{twice}; rename or remove one")
-    picked = [(position, [row[place] for place in used]) for position, row in rows]
-    return replace(grid, header=header, rows=picked)
+    return grid
 
 
 def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 from korisk.curves.cells import (
@@ -27,6 +27,7 @@ from korisk.curves.cells import (
 )
 from korisk.curves.columns import (
     FLAGS,
+    MOST_ANSWERS,
     NAMED,
     PERCENT,
     SPLITS,
@@ -40,15 +41,16 @@ from korisk.curves.columns import (
     melted,
     names_n,
 )
-from korisk.curves.formats import Answer, Grid, Source, grid_of_records
+from korisk.curves.formats import Answer, Grid, Question, Source, grid_of_records
 from korisk.curves.unit import NAMES, words
 from korisk.errors import KoriskError, invalid, shown
 
 DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
-MAX_PROBLEMS = 10  # that one message names
+MAX_PROBLEMS = 10  # lines that one message names
 
 _FINISHED, _PROGRESS, _BAD = ({*NAMES[name].split()} for name in ("finished", "progress", "bad"))
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*|\d+:\d\d(:\d\d.*)?")
+_TYPED = re.compile(r"[<>]|[A-Za-z]\d|\d[A-Za-z]|[A-Za-z]\.")  # of numbers with a typing error
 _NUMBER = r"[-+\u2212]?[\d.,]+(?:[eEdD][-+]?\d+)?"
 # Marks around a number: about ~, a unit, stars of significance, a comment.
 _DRESSED = re.compile(
@@ -126,14 +128,11 @@ def measurements(grid: Grid, options: Options) -> Measurements:
 
 
 class _Reader:
-    """Reads all rows and collects their problems, so that one message can list them."""
+    """Reads the rows of a table by its layout."""
 
     def __init__(self, grid: Grid, options: Options) -> None:
         self.layout = Layout(grid, options)
         self.grid, self.options, self.source = grid, options, grid.source
-        self.problems: list[str] = []
-        self.remedies: dict[str, None] = {}
-        self.bad: dict[str, list[str]] = {}  # cells that may be left out, by column
         self.left_out = Counter[str]()
         # One decimal mark for the whole table, by all columns of numbers that are read.
         places = [*(value.place for value in self.layout.values), self.layout.n]
@@ -150,22 +149,23 @@ class _Reader:
         layout = self.layout
         for role, cols in (("n", [layout.n]), ("error", [v.place for v in layout.values])):
             unclear = [
-                (position, col, row[col])
+                (position, col, shown(row[col]))
                 for position, row in self.grid.rows
                 for col in cols
                 if is_unclear(row[col], self.mark, is_count=role == "n")
             ]
             if unclear and role not in layout.scale:
-                (position, col, cell), every = unclear[0], sum(len(layout.filled[c]) for c in cols)
-                where = self.source.at(position, self.grid.header[col])
-                problem = f"{where}: {shown(cell)} may be a thousand or a decimal"
-                if len(unclear) < every:  # one factor would be wrong for the other numbers
-                    raise self.source.error(f"{problem}; write thousands without the mark")
                 decimals = ("scale", {role: 1}, "for decimals")
-                raise layout.ask(problem, decimals, ("scale", {role: 1000}, "for thousands"))
+                answers: list[Answer] = [decimals, ("scale", {role: 1000}, "for thousands")]
+                every = len(unclear) == sum(len(layout.filled[col]) for col in cols)
+                # One factor would be wrong for other numbers.
+                rest = "" if every else "; write thousands without the mark"
+                position, col, text = unclear[0]
+                problem = f"{text} may be a thousand or a decimal{rest}"
+                raise self.wrong(position, col, problem, *answers if every else [])
 
     def measurements(self) -> Measurements:
-        """The measurements of all rows; raises one error for all problems."""
+        """The measurements of all rows."""
         layout, options = self.layout, self.options
         rows, table = list[_Row](), list[Measurement]()
         summaries = self.summaries()
@@ -175,40 +175,29 @@ class _Reader:
             elif row := self.row(position, cells):
                 rows.append(row)
                 table += self.values(row)
-        signs = self.percent_signs(rows)
-        if self.problems:
-            unlisted = len(self.problems) - MAX_PROBLEMS
-            listing = self.problems[:MAX_PROBLEMS] + [f"and {unlisted} more"] * (unlisted > 0)
-            problem = "; ".join([", ".join(listing), *self.remedies])
-            filters = {head: [f"!{text}" for text in texts] for head, texts in self.bad.items()}
-            answers: list[Answer] = [("filter", filters, "to leave these out")] if filters else []
-            raise layout.ask(problem, *answers)
         left_out = self.left_out.items()
         skipped = [f"{n} {reason}{'s' * (n > 1)} left out" for reason, n in left_out if n]
         if not table:
             but = f" but {', '.join(skipped)}" if skipped else ""
             raise self.source.error(f"holds no measurements{but}; add rows with n and error")
-        # Fractions of N are shares of a training set, whose size the table does not say.
         odd = [row for row in rows if row.n % 1 or row.n < 2]
         if odd and "n" not in layout.scale:
-            head = layout.header[layout.n]
-            rule = "N must be a whole number from 2 to 10^15"
-            problem = f"{self.source.at(odd[0].position, head)}: {rule}, got {odd[0].n!r}"
             texts = [f"!{folded(row.cells[layout.n])}" for row in odd]
-            out = ("filter", {head: list(dict.fromkeys(texts))}, "to leave these rows out")
-            share = ("scale", {"n": 1000}, "if a share of 1 is 1,000 samples, for example")
-            shares = any(row.n % 1 for row in odd) and all(row.n <= 1 for row in rows)
-            raise layout.ask(problem, share if shares else out)
+            head = layout.header[layout.n]
+            answer: Answer = ("filter", {head: [*dict.fromkeys(texts)]}, "to leave these rows out")
+            # Fractions of N are shares of a training set, whose size the table does not say.
+            if any(row.n % 1 for row in odd) and all(row.n <= 1 for row in rows):
+                answer = ("scale", {"n": 1000}, "if a share of 1 is 1,000 samples, for example")
+            problem = f"N must be a whole number from 2 to 10^15, got {odd[0].n!r}"
+            raise self.wrong(odd[0].position, layout.n, problem, answer)
         models = [row.model for row in rows]
         if any(models) and not all(models):
             name = shown(layout.header[layout.roles["model"] or 0])
             raise self.source.error(f"{name} is missing in some rows; name the model in every row")
         _check_others(layout, rows)
-        rows_of_one = self.repetitions(rows)
-        if rows_of_one:
-            keys = [(row.position, row.n * layout.scale.get("n", 1)) for row in rows]
-            seeds = dict(zip(keys, rows_of_one, strict=True))
-            table = [row._replace(seed=seeds[row.position, row.n]) for row in table]
+        if seeds := self.repetitions(rows):
+            scale = layout.scale.get("n", 1)
+            table = [row._replace(seed=seeds[row.position, row.n / scale]) for row in table]
             layout.notes.append("rows of one N are repetitions")
         commas = ["decimal commas"] * (self.mark == ",")
         notes = [*layout.notes, *self.grid.notes, *commas, *skipped]
@@ -221,67 +210,61 @@ class _Reader:
             table = list({(r.n, r.seed, r.model, r.metric): r for r in table}.values())
             table.sort(key=lambda row: row.position)
         unused = [layout.header[col] for col in layout.rest if layout.filled[col]]
-        return Measurements(self.source, table, signs, notes, unused, bool(options.get("best")))
+        best = bool(options.get("best"))
+        return Measurements(self.source, table, self.percent_signs(rows), notes, unused, best)
 
     def summaries(self) -> set[int]:
         """The positions of rows that sum up others: a mean of seeds, a total at the end."""
-        layout = self.layout
-        places = [layout.n, *layout.seeds]
         positions = {
             position
             for position, cells in self.grid.rows
-            if any(
-                isinstance(cells[col], str) and SUMMARIES & {*words(cells[col])} for col in places
-            )
+            for col in (self.layout.n, *self.layout.seeds)
+            if isinstance(cells[col], str) and SUMMARIES & {*words(cells[col])}
         }
         return positions if len(positions) < len(self.grid.rows) else set()
 
-    def repetitions(self, rows: list[_Row]) -> list[str]:
+    def repetitions(self, rows: list[_Row]) -> dict[tuple[int, float], str]:
         """Seeds of rows that only repeat their N, each as often; empty if there is no need."""
         layout = self.layout
         keys = [(row.n, row.model, row.metric) for row in rows]
-        times = Counter(keys)
-        if layout.seeds or layout.order is not None or self.grid.filled or {*times.values()} == {1}:
-            return []
+        times, count = Counter(keys), Counter[tuple[float, str, str]]()
         values = [tuple(folded(row.cells[v.place]) for v in layout.values) for row in rows]
-        alike = len({*zip(keys, values, strict=True)}) < len(rows)
-        # Blocks of all N below each other may be two models.
-        blocks = len(list(groupby(keys))) > len(times)
-        uneven = len({*times.values()}) > 1
-        if alike or blocks or uneven or any(value.seed for value in layout.values):
-            return []
-        return [str(k) for _, group in groupby(keys) for k, _ in enumerate(group, start=1)]
+        # Blocks of all N below each other may be two models; a row may be there twice.
+        repeated = len(list(groupby(keys))) == len(times) < len(rows)
+        once = len({*zip(keys, values, strict=True)}) == len(rows)
+        seeds = layout.seeds or layout.order is not None or any(v.seed for v in layout.values)
+        if seeds or not repeated or not once or len({*times.values()}) > 1:
+            return {}
+        labels = {}
+        for row, key in zip(rows, keys, strict=True):
+            count[key] += 1
+            labels[row.position, row.n] = str(count[key])
+        return labels
 
-    def wrong(self, position: int, col: int | None, problem: str, remedy: str) -> None:
-        """Record a problem with a cell or a row."""
-        place = self.source.at(position, None if col is None else self.grid.header[col])
-        self.problems.append(f"{place}: {problem}")
-        self.remedies[remedy] = None
+    def wrong(self, position: int, col: int, problem: str, *answers: Answer) -> Question:
+        """The question about a cell."""
+        place = self.source.at(position, self.grid.header[col])
+        return self.layout.ask(f"{place}: {problem}", *answers)
 
     def number(self, position: int, row: list[Any], col: int) -> float | None:
-        """The number in a cell; None if it is empty or invalid."""
-        cell, role = row[col], "n" if col == self.layout.n else "error"
-        if is_empty(cell):
+        """The number in a cell; None if it is empty."""
+        layout, role = self.layout, "n" if col == self.layout.n else "error"
+        if is_empty(row[col]):
             return None
         try:
-            return number(cell, self.mark, decimals=role in self.layout.scale)
+            return number(row[col], self.mark, decimals=role in layout.scale)
         except CellError as error:
+            # Texts among numbers may be left out; 2S6 and 1O are numbers with a typing error.
+            texts = [str(c) for c in layout.filled[col] if not begins_as_number(c)]
+            typed = any(map(_TYPED.search, texts))
+            filters = {layout.header[col]: [f"!{text}" for text in dict.fromkeys(texts)]}
+            out = [("filter", filters, "to leave these out")] if texts and not typed else []
             problem, remedy = error.args
-            head, text = self.grid.header[col], str(cell)
-            # Several tables in one file repeat their header.
-            if folded(cell) == head.casefold():
-                problem, remedy = "another head", "save each table in a file of its own"
-            # A text among numbers may be left out; 2S6 and 1O are numbers with a typing error.
-            elif not begins_as_number(cell) and not re.search(
-                r"[<>]|[A-Za-z]\d|\d[A-Za-z]|[A-Za-z]\.", text
-            ):
-                self.bad.setdefault(head, [])
-                self.bad[head] += [text] * (text not in self.bad[head])
-            self.wrong(position, col, problem, remedy)
-            return None
+            more = f", and so are {len(texts) - 1} more" * (len(texts) > 1)
+            raise self.wrong(position, col, f"{problem}{more}; {remedy}", *out) from None
 
     def row(self, position: int, cells: list[Any]) -> _Row | None:
-        """A row with its N and labels; None if it is left out or invalid."""
+        """A row with its N and labels; None if it is left out."""
         layout = self.layout
         if reason := self.reason_to_leave_out(cells):
             self.left_out[reason] += 1
@@ -289,30 +272,28 @@ class _Reader:
         n = self.number(position, cells, layout.n)
         filled = sum(not is_empty(cells[value.place]) for value in layout.values)
         if n is None:
-            if filled and is_empty(cells[layout.n]):
-                self.wrong(position, layout.n, "is missing", "write N")
+            if filled:
+                raise self.wrong(position, layout.n, "N is missing; write it")
             return None
         groups = ([layout.roles["model"]], [layout.roles["metric"]], layout.seeds)
-        heads = layout.header
         try:
             model, metric, seed = (
-                "/".join(label(shown(heads[k]), cells[k]) for k in places if k is not None)
-                for places in groups
+                "/".join(label(shown(layout.header[k]), cells[k]) for k in cols if k is not None)
+                for cols in groups
             )
         except KoriskError as error:
-            self.wrong(position, None, *str(error).split("; ", 1))
-            return None
+            raise self.source.error(f"{self.source.at(position)}: {error}") from None
         self.left_out["empty cell"] += len(layout.values) - filled
         return _Row(position, cells, n, model, metric, seed) if filled else None
 
     def reason_to_leave_out(self, cells: list[Any]) -> str:
         """Why a row is left out: its run did not finish, or a flag excludes it."""
-        roles = self.layout.roles
-        labels = {role: folded(cells[col]) for role, col in roles.items() if col is not None}
-        if labels.get("status") and labels["status"] not in _FINISHED:
-            return f"{labels['status'][:20]} run"
-        excluded = FLAGS.get(labels.get("exclude", ""), 0) == 1
-        return "excluded row" * (excluded or FLAGS.get(labels.get("include", ""), 1) == 0)
+        status = self.layout.roles["status"]
+        text = "" if status is None else folded(cells[status])
+        if text and text not in _FINISHED:
+            return f"{text[:20]} run"
+        flags = self.layout.flags.items()
+        return "excluded row" * any(FLAGS.get(folded(cells[col])) == flag for col, flag in flags)
 
     def values(self, row: _Row) -> Iterable[Measurement]:
         """The measurements of a row; a mean with a deviation becomes one for each seed."""
@@ -348,19 +329,16 @@ class _Reader:
 
     def percent_signs(self, rows: list[_Row]) -> set[str]:
         """The columns whose values or header are in percent."""
-        percent = set()
-        for col in (value.place for value in self.layout.values):
-            head = self.grid.header[col]
-            cells = [row.cells[col] for row in rows if not is_empty(row.cells[col])]
-            count = sum(str(cell).endswith("%") for cell in cells)
-            if 0 < count < len(cells):
-                problem = f"{count} of {len(cells)} values have percent signs"
-                self.problems.append(f"{self.source.column} {shown(head)}: {problem}")
-                self.remedies["write all with or without"] = None
-            unit_at = self.layout.roles["unit"]
-            units = {"" if unit_at is None else folded(row.cells[unit_at]) for row in rows}
-            metric = next(v.metric for v in self.layout.values if v.place == col)
-            if count or in_percent(head) or in_percent(metric) or units <= PERCENT:
+        percent, unit_at = set(), self.layout.roles["unit"]
+        units = {"" if unit_at is None else folded(row.cells[unit_at]) for row in rows}
+        for column in self.layout.values:
+            head = self.grid.header[column.place]
+            cells = [row.cells[column.place] for row in rows]
+            signs = {str(cell).endswith("%") for cell in cells if not is_empty(cell)}
+            if len(signs) > 1:
+                problem = f"{self.source.column} {shown(head)}: some values have percent signs"
+                raise self.source.error(f"{problem}; write all with or without")
+            if signs == {True} or in_percent(head) or in_percent(column.metric) or units <= PERCENT:
                 percent.add(head)
         return percent
 
@@ -399,7 +377,7 @@ def _cleaned(grid: Grid) -> Grid:
     columns = [[row[col] for _, row in grid.rows] for col in range(len(header))]
     keys = ["_".join(words(head)) for head in header]
     labels = set().union(*NAMED.values())
-    decibels = set()
+    decibels = set[str]()
     for col, head in enumerate(grid.header):
         if keys[col] in labels:  # names such as "3 seeds" look like numbers with units
             continue
@@ -418,39 +396,25 @@ def _cleaned(grid: Grid) -> Grid:
             ]
         dressed = [_DRESSED.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
         units = {(match["unit"] or "").casefold() for match in dressed if match}
-        numbers = [cell for cell in cells if not is_empty(cell)]
-        if (
-            len(units) == 1
-            and all(isinstance(cell, str) for cell in numbers)
-            and all(match or is_empty(cell) for match, cell in zip(dressed, cells, strict=True))
-        ):
-            decibels |= {head} & {head for unit in units if unit == "db"}
-        elif not units <= {"", "%", "k", "m"}:
-            dressed = [
-                match if match and (match["unit"] or "%") in "%kKM" else None for match in dressed
-            ]
-        columns[col] = [_undressed(match, cell) for match, cell in zip(dressed, cells, strict=True)]
+        every = all(match or is_empty(cell) for match, cell in zip(dressed, cells, strict=True))
+        decibels |= {head} if every and units == {"db"} else set()
+        # A unit is left out if it is the same in all cells, such as "10 patients".
+        if units <= {"", "%", "k", "m"} or (every and len(units) == 1):
+            cells = [_undressed(match, cell) for match, cell in zip(dressed, cells, strict=True)]
+        columns[col] = cells
     # Merged cells are filled in their first row alone.
-    filled = False
     seeds = any(key in NAMED["seed"] | NAMED["run"] for key in keys)
     for col, key in enumerate(keys):
         if key in NAMED["model"] or (seeds and names_n(key)):
-            for k, cell in enumerate(columns[col]):
-                summary = any(
-                    {*words(str(columns[label_col][k]))} & SUMMARIES
-                    for label_col, name in enumerate(keys)
-                    if name in NAMED["seed"] | NAMED["run"]
-                )
-                if k and is_empty(cell) and not summary:
-                    columns[col][k] = columns[col][k - 1]
-                    filled = True
-    notes += ["empty cells filled from above"] * filled
+            cells = columns[col]
+            columns[col] = [*accumulate(cells, lambda up, cell: up if is_empty(cell) else cell)]
+            notes += ["empty cells filled from above"] * (columns[col] != cells)
     rows = [
         (position, list(cells))
         for (position, _), cells in zip(grid.rows, zip(*columns, strict=True), strict=True)
     ]
-    marks = frozenset(decibels)
-    return replace(grid, header=header, rows=rows, notes=notes, decibels=marks, filled=filled)
+    notes = list(dict.fromkeys(notes))
+    return replace(grid, header=header, rows=rows, notes=notes, decibels=frozenset(decibels))
 
 
 def _plain(cell: Any) -> Any:
@@ -496,57 +460,46 @@ def _scores(seeds: int | None) -> list[float]:
 
 def _check_others(layout: Layout, rows: list[_Row]) -> None:
     """Raise for a column that splits what would be one curve, and for remarks."""
-    # Rows with the same N, model, metric and seed need a column that distinguishes them.
-    times = Counter(row[2:] for row in rows)
-    (n, *_), most = times.most_common(1)[0]
-    telling, seeds = [], [row.seed for row in rows]
+    repeated = len({row[2:] for row in rows}) < len(rows)  # N, model, metric and seed
+    sizes, curves = [row.n for row in rows], [(row.model, row.metric) for row in rows]
     for col in layout.rest:
         name, numeric = layout.header[col], col in layout.numeric
         cells = [folded(row.cells[col]) for row in rows]
-        present = [cell for cell in cells if cell]
-        distinct = len(set(cells))
-        unused = layout.ignoring([col])
+        present, unused = [cell for cell in cells if cell], layout.ignoring([col])
         if not present or (not numeric and all(map(_DATE.fullmatch, present))):
             continue
         if not numeric and len(present) < len(cells):
             remark = f"{len(present)} of {len(cells)} rows have a remark in {shown(name)}, such as "
-            out = ("filter", {name: ""}, "to leave these rows out")
-            bad = _BAD & {word for cell in present for word in words(cell)}
-            raise layout.ask(
-                f"{remark}{shown(present[0])}", *([out, unused] if bad else [unused, out])
-            )
-        sizes, curves = [row.n for row in rows], [(row.model, row.metric) for row in rows]
-        if most > 1 and len({*zip(sizes, curves, seeds, cells, strict=True)}) == len(cells):
-            telling.append(col)
+            answers: list[Answer] = [unused, ("filter", {name: ""}, "to leave these rows out")]
+            if _BAD & {word for cell in present for word in words(cell)}:
+                answers.reverse()
+            raise layout.ask(f"{remark}{shown(present[0])}", *answers)
         # A text splits a curve; a number splits an N, and does not only follow from N.
         groups = list(zip(curves, sizes, strict=True)) if numeric else curves
         splits = len({*zip(groups, cells, strict=True)}) > len({*groups})
+        distinct = len({*cells})
         recurs = len({*zip(sizes, cells, strict=True)}) > distinct
         if not splits or distinct == len(cells) or (numeric and not recurs):
             continue
-        texts = list(
-            dict.fromkeys(str(row.cells[col]) for row in rows if not is_empty(row.cells[col]))
-        )
-        texts.sort(
-            key=lambda text: SPLITS.index(text.casefold()) if text.casefold() in SPLITS else -1
-        )
-        picked = texts[:4] if len(texts) <= 4 else texts[-1:]
+        spelled = {folded(row.cells[col]): str(row.cells[col]) for row in rows}
+        of_split = {*present} <= {*SPLITS}
+        order = filter({*present}.__contains__, SPLITS) if of_split else dict.fromkeys(present)
+        texts = [spelled[cell] for cell in order]  # of splits, test data first
+        picked = texts if len(texts) <= MOST_ANSWERS else texts[-1:]
         single = [("filter", {name: text}, "for that alone") for text in picked if len(text) < 80]
-        if {*present} <= {*SPLITS}:
-            raise layout.ask(f"{shown(name)} has {in_short(texts, 4)} in one curve", *single)
         model = layout.columns("model", [col], "if it tells models apart")
-        if layout.roles["model"] is not None:
-            model = []
+        model = model if layout.roles["model"] is None else []
         seed = layout.columns("seed", [col], "if it numbers repetitions")
         last, best = ("last", name, "for the last of each run"), ("best", name, "for the best")
-        answers = [*model, *single, *seed] if not numeric else [*model, *seed, *single, last]
-        if layout.keys[col] in NAMED["run"] and max(map(len, texts)) <= 2:  # A, B
-            answers = [*seed, *model, *single]
-        progress = bool(_PROGRESS & {*words(name)}) or distinct > 10
-        if numeric and most > 1 and progress:
-            answers = [last, best, *single, *model, *seed]
-        names = in_short(list(map(shown, texts)), 4)
-        raise layout.ask(f"{shown(name)} has {names} in one curve", *answers, unused)
-    if telling:
-        problem = f"N = {n:g} is there {most} times, and no column tells the seed"
-        raise layout.ask(problem, *layout.columns("seed", telling[:1], "if rows repeat one model"))
+        if of_split:
+            answers = [*single]
+        elif numeric and repeated and (_PROGRESS & {*words(name)} or distinct > 10):
+            answers = [last, best, *single, *model, *seed, unused]
+        elif numeric:
+            answers = [*model, *seed, *single, last, unused]
+        elif layout.keys[col] in NAMED["run"] and max(map(len, texts)) <= 2:  # A, B
+            answers = [*seed, *model, *single, unused]
+        else:
+            answers = [*model, *single, *seed, unused]
+        names = in_short(list(map(shown, texts)), MOST_ANSWERS)
+        raise layout.ask(f"{shown(name)} has {names} in one curve", *answers)
