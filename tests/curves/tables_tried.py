@@ -32,7 +32,8 @@ KO = "KO: 16 .20 .22, 32 .11 .13, 64 .061 .073"
 FC = "FC: 16 .40 .44, 32 .25 .27, 64 .15 .17"
 MEANS = "KO: 16 .21, 32 .12, 64 .067 | FC: 16 .42, 32 .26, 64 .16"
 ANSWERS = {"ko": KO, "both": f"{KO} | {FC}", "komean": MEANS.partition(" |")[0], "means": MEANS}
-LAWS = {"dB": {"psnr", "error_db"}, "log10": {"log10"}, "ln": {"ln"}, "negated": {"negated"}}
+LAWS = {"dB": {"psnr", "error_db"}, "log10": {"log10"}, "log2": {"log2"}}
+LAWS |= {"ln": {"ln"}, "negated": {"negated"}}
 PLAIN = {"error", "squared", "complement", "percent"}
 Options = dict[str, Any]
 

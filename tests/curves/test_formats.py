@@ -235,7 +235,7 @@ def test_records_have_limits_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KoriskError, match="holds more than 4 values"):
         grid_of_records([*alike, {"n": 1}], Source())
     different = [{"a": 1}, {"b": 1}, {"c": 1}]
-    with pytest.raises(KoriskError, match="has 3 different keys; is it a table"):
+    with pytest.raises(KoriskError, match="holds more than 4 values"):
         grid_of_records(different, Source())
     assert grid_of_records(different[:2], Source()).header == ["a", "b"]
 

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from commands import content, refused, text
+from commands import content, outputs, refused, text
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tables_tried import COLLECTIONS, DATA, KEPT, Table, outcome
@@ -106,6 +106,7 @@ def test_without_a_target_a_plan_shows_how_a_table_is_read(tmp_path: Path) -> No
     for fact in ("n_train", "test_psnr", "psnr", "larger is better", "27 at N = 30", "--target"):
         assert fact in shown
     assert "val_psnr" in shown
+    assert len(outputs("plan", path)[0].strip().splitlines()) == 5
 
 
 def test_of_many_models_ten_are_shown(tmp_path: Path) -> None:

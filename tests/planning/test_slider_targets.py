@@ -155,7 +155,7 @@ def test_of_many_means_sixteen_are_targets_the_first_and_the_last_among_them(
     assert set(np.diff(places)) == {2, 3}, "spread over the pilot"
 
 
-@pytest.mark.parametrize("unit", ["psnr", "log10", "ln", "error_db"])
+@pytest.mark.parametrize("unit", ["psnr", "log10", "log2", "ln", "error_db"])
 def test_of_logarithms_whole_numbers_are_round(monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
     errors = np.array(MEANS)
     curve = kr.Curve(SIZES, kr.curves.UNITS[unit].from_error(errors), unit=unit)

@@ -265,8 +265,8 @@ class Curve(Shown):
             Which metric, if the file holds several; where it names none, what to call it.
         unit : str or Unit, optional
             Unit of the values: error, complement, percent, psnr, squared, negated, accuracy, auc,
-            dice, f1, iou, r2, ssim, db, rmse, log10, ln, error_db, error_percent, rmse_percent.
-            Default: by the metric's name, such as psnr, and error otherwise.
+            dice, f1, iou, r2, ssim, db, rmse, log10, log2, ln, error_db, error_percent,
+            rmse_percent. Default: by the metric's name, such as psnr, and error otherwise.
         point : str, optional
             Which point, if a study has several.
         worksheet : str, optional

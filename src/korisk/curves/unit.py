@@ -84,6 +84,7 @@ _LAWS = {
         np.log10,
         *("from -100 to 100", "give decimal logarithms of errors", False),
     ),
+    "log2": _Law(np.exp2, np.log2, "from -330 to 330", "give binary logarithms of errors", False),
     "ln": _Law(np.exp, np.log, "from -230 to 230", "give natural logarithms of errors", False),
     "error_db": _Law(
         lambda x: np.power(10.0, x / 10.0),
@@ -263,8 +264,8 @@ def unit_by_name(metric_name: str, head: str = "") -> str:
     if score is not None:
         return score
     units, name = set(metric_units(spoken).values()), {*words(metric_name)}
-    if "log10" in spoken:
-        return "log10"
+    if base := re.search(r"\blog ?(10|2)\b", " ".join(spoken)):
+        return f"log{base[1]}"
     if is_logarithm(f"{metric_name} {head}"):
         return ""
     if {"db", "decibel", "decibels"} & {*spoken}:

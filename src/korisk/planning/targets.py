@@ -33,7 +33,13 @@ _EASIEST = 1.5  # times the largest mean: the first target
 _HARDEST = 0.05  # of the last mean: the last target,
 _REMOTE = 0.01  # unless an easier one is met with only this probability
 _BEYOND = 0.7  # of the last mean: the last target is at least this hard
-_LOGARITHMS = ("psnr", "log10", "ln", "error_db")  # units whose values are logarithms of errors
+_LOGARITHMS = (
+    "psnr",
+    "log10",
+    "log2",
+    "ln",
+    "error_db",
+)  # of errors
 _ROUND = (1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)  # mantissas of round targets
 _FEWER = (1, 2, 5)  # the same, for a range of more than `_DECADES`
 _DECADES = 4.0
