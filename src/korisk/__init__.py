@@ -1,9 +1,11 @@
 """korisk: how much training data a network with known operators needs, and what each one saves."""
 
+from korisk import _interrupt as _interrupt  # before the imports that take a while
+
+# isort: split
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from korisk import _interrupt as _interrupt  # before the imports that take a while
 from korisk import curves as curves
 from korisk import planning as planning
 from korisk import theory as theory

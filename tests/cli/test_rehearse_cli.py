@@ -310,7 +310,7 @@ def test_a_network_that_learned_nothing_is_trained_first(file: Path, tmp_path: P
     own: tuple[object, ...] = ("rehearse", "--network", f"{file}:Net", "--images")
     own += (saved(tmp_path / "a", 14), "--patients", "image", "--steps", 10)
     own += ("--rate", 1e-6, "--sizes", "8,16,32,64", "--target", 0.01, "--json")
-    model = json.loads(outputs(*own, code=3)[0])["points"][0]["models"][0]
+    model = json.loads(outputs(*own)[0])["points"][0]["models"][0]
     (answer,) = model["samples"]
     assert answer["recommendation"]["action"] == "train"
     assert any("has learned nothing" in note for note in model["notes"])

@@ -200,11 +200,12 @@ LARGE_CHUNKS = {"maxshape": (None, 8, 8), "chunks": (2**19, 8, 8), "compression"
 @pytest.mark.parametrize(
     ("shape", "about", "on_error", "says"),
     [
-        ((10**6, 10**6), {"chunks": (100, 100)}, "stop", "needs about"),
+        ((10**6, 10**6), {"chunks": (100, 100)}, "stop", "more than its bytes can"),
         ((2, 8, 8), LARGE_CHUNKS, "stop", "a chunk of /x needs about"),
+        ((10**9, 8, 8), {"chunks": (100, 8, 8)}, "skip", "more than its bytes can"),
         (
-            (10**9, 8, 8),
-            {"chunks": (100, 8, 8)},
+            (1100, 8, 8),
+            {"data": np.full((1100, 8, 8), np.nan)},
             "skip",
             "holds more than 1,000 images that cannot",
         ),
