@@ -4,11 +4,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 PINS   ?= constraints.txt
 BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready
+STUDY  := $(VENV)/.study# what `make run` needs
+READY  := $(VENV)/.ready# and everything else
 TESTERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) # one more than cores: many tests wait
-# One thread a process. Bytecode is kept, even where the environment is told not to: tests start
-# some two hundred processes, and each would compile the package again.
-PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal
+# Bytecode is kept, even where the environment says not to: tests start some two hundred processes,
+# and each would compile the packages again.
+export PYTHONDONTWRITEBYTECODE :=
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TESTERS) --dist worksteal
 RUN    ?= # options of `make run`, such as RUN="--points 8 --seeds 1,2"
 
 .DEFAULT_GOAL := help
@@ -18,17 +20,29 @@ help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
 	|| grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST)
 
-# The stamp is written last, so an interrupted set-up is simply done again.
-$(READY): Makefile pyproject.toml $(PINS)
+# $(call set-up,EXTRAS) adds them to the environment, without bytecode, which costs more than all the
+# rest. uv is quicker and takes the build of PyTorch that the machine can use; where it is missing or
+# fails, as behind an index that only pip knows, pip does it. The stamp is written last, so that an
+# interrupted set-up is done again.
+define set-up
+@printf 'setting up $(VENV) for [$(1)] (once)'; \
+  if [ -t 1 ]; then (while sleep 2 && kill -0 $$$$; do printf .; done) 2>/dev/null & fi; \
+  { command -v uv >/dev/null && UV_TORCH_BACKEND=$${UV_TORCH_BACKEND:-auto} \
+    uv pip install -q --python $(BIN)/python -c $(PINS) -e '.[$(1)]'; } || \
+  $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c $(PINS) -e '.[$(1)]'; \
+  code=$$?; echo; [ $$code = 0 ] && touch $@
+endef
+
+$(STUDY): Makefile pyproject.toml $(PINS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "korisk needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); name one with: make PYTHON=python3.12" >&2; exit 1; }
-	@printf 'setting up $(VENV) (once, some minutes)'; \
-	  if [ -t 1 ]; then (while sleep 2 && kill -0 $$$$; do printf .; done) 2>/dev/null & fi; \
-	  $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install -qq --disable-pip-version-check \
-	  -c $(PINS) -e '.[report,torch,dask,io,mri,docs,dev]'; code=$$?; echo; exit $$code
-	@touch $(READY)
+	@$(PYTHON) -m venv $(VENV)
+	$(call set-up,report,torch)
 
-run: $(READY) ## reproduce the paper's study beside its tables, and draw it (two minutes)
+$(READY): $(STUDY)
+	$(call set-up,all,docs,dev)
+
+run: $(STUDY) ## reproduce the paper's study beside its tables, and draw it (two minutes)
 	@$(BIN)/korisk reproduce --out build/reproduction --page $(RUN)
 
 # Types are checked beside the tests, which leave some time of two cores unused.

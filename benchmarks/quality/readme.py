@@ -19,7 +19,8 @@ ADDS = {
     "report": "figures and pages: matplotlib",
     "torch": "operators, studies, rehearsals: PyTorch, here its CPU build",
     "dask": "clusters and batch systems: Dask",
-    "io": "Parquet; with `torch`, images as DICOM, TIFF, PNG, HDF5",
+    "io": "workbooks; with `torch`, images as DICOM, TIFF, PNG, HDF5",
+    "parquet": "tables as Parquet: pyarrow",
     "mri": "`torch`, and MRI along any trajectory: torchkbnufft",
     "all": "all of these",
 }

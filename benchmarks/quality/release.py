@@ -30,7 +30,7 @@ from korisk import __version__
 from korisk.store.usage import machine
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("report", "torch", "dask", "io", "mri")
+EXTRAS = ("report", "torch", "dask", "io", "parquet", "mri")
 INCLUDES = {"mri": ("torch", "mri")}  # extras that bring another one
 MEGABYTE = 1e6
 ROUNDS = 5
@@ -175,7 +175,7 @@ def main() -> None:
     """Build, look, install, try, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument(
-        "--only", default="", help="core, report, torch, dask, io, mri, all, source archive"
+        "--only", default="", help="core, report, torch, dask, io, parquet, mri, all, source archive"
     )
     parser.add_argument("--out", type=Path, help="keep wheel and source archive in this folder")
     parser.add_argument("--json", type=Path)

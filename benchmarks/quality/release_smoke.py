@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 PILOT = "examples/pilot_h8.csv"
 STUDY = """\
@@ -146,14 +147,37 @@ def no_dask() -> str:
 
 
 def io() -> str:
-    """Parquet; and images of every format where PyTorch is there, too."""
-    from korisk.studies.results import Table, parquet_bytes
+    """A workbook; and images of every format where PyTorch is there, too."""
+    import korisk as kr
 
-    content = parquet_bytes(Table(columns=("n", "error"), rows=((4, 0.5),)))
-    assert content.startswith(b"PAR1")
+    assert kr.Curve.read(workbook()).n.tolist() == [4, 8, 16]
     if not Path("tiny.yaml").exists():
-        return "a table as Parquet"
-    return f"a table as Parquet, images as {', '.join(images())}"
+        return "a table as a workbook"
+    return f"a table as a workbook, images as {', '.join(images())}"
+
+
+def workbook() -> Path:
+    """The columns n and error of three sizes, as a spreadsheet saves them."""
+    names = "urn:oasis:names:tc:opendocument:xmlns"
+    spaces = " ".join(f'xmlns:{name}="{names}:{name}:1.0"' for name in ("office", "table", "text"))
+
+    def cell(value: float | str) -> str:
+        kind = "string" if isinstance(value, str) else "float"
+        number = "" if isinstance(value, str) else f' office:value="{value}"'
+        text = f"<text:p>{value}</text:p>"
+        return f'<table:table-cell office:value-type="{kind}"{number}>{text}</table:table-cell>'
+
+    rows = ("n", "error"), (4, 0.5), (8, 0.4), (16, 0.3)
+    body = "".join(f"<table:table-row>{''.join(map(cell, row))}</table:table-row>" for row in rows)
+    for tag in ('table:table table:name="one"', "office:spreadsheet", "office:body"):
+        body = f"<{tag}>{body}</{tag.split()[0]}>"
+    path = Path("table.ods")
+    with ZipFile(path, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        content = f"<office:document-content {spaces}>{body}</office:document-content>"
+        archive.writestr("content.xml", content)
+        archive.writestr("META-INF/manifest.xml", "<manifest/>")
+    return path
 
 
 def images() -> list[str]:
@@ -216,10 +240,26 @@ def _write_dicom(path: Path, values: Any) -> None:
 
 
 def no_io() -> str:
+    """How a workbook is refused."""
+    import korisk as kr
+
+    return refused_call("io", lambda: kr.Curve.read(workbook()))
+
+
+def parquet() -> str:
+    """A table as Parquet."""
+    from korisk.studies.results import Table, parquet_bytes
+
+    content = parquet_bytes(Table(columns=("n", "error"), rows=((4, 0.5),)))
+    assert content.startswith(b"PAR1")
+    return "a table as Parquet"
+
+
+def no_parquet() -> str:
     """How Parquet is refused."""
     from korisk.studies.results import Table, parquet_bytes
 
-    return refused_call("io", lambda: parquet_bytes(Table(columns=("n",), rows=((4,),))))
+    return refused_call("parquet", lambda: parquet_bytes(Table(columns=("n",), rows=((4,),))))
 
 
 def mri() -> str:
@@ -245,19 +285,25 @@ def no_mri() -> str:
     return refused_call("mri", lambda: Nufft((8, 8), radial(8)))
 
 
-GIVEN = {"report": report, "torch": torch, "dask": dask, "io": io, "mri": mri}
-REFUSED = {"report": no_report, "torch": no_torch, "dask": no_dask, "io": no_io, "mri": no_mri}
+EXTRAS = {
+    "report": (report, no_report),
+    "torch": (torch, no_torch),
+    "dask": (dask, no_dask),
+    "io": (io, no_io),
+    "parquet": (parquet, no_parquet),
+    "mri": (mri, no_mri),
+}
 
 
 def main() -> None:
     """Try the core, then each extra, given or refused."""
     version, *extras = sys.argv[1:]
     print(f"core: {core(version)}")
-    for name, given in GIVEN.items():
+    for name, (given, refused) in EXTRAS.items():
         if name in extras:
             print(f"{name}: {given()}")
         else:
-            print(f"without {name}: {REFUSED[name]()}")
+            print(f"without {name}: {refused()}")
 
 
 if __name__ == "__main__":

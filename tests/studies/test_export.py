@@ -180,7 +180,7 @@ def test_parquet_holds_what_a_store_does(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[io\]'"):
             command(tmp_path, "--output", output)
     assert not output.exists()
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs korisk[io]")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs korisk[parquet]")
     command(tmp_path, "--output", output)
     rows = parquet.read_table(output).to_pylist()
     with Store.read(tmp_path / STORE_NAME) as store:

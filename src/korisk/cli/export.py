@@ -23,7 +23,7 @@ def export(
         str | None,
         typer.Option("--format"),
         "FORMAT",
-        "csv, json or parquet (needs korisk[io]). [default: as FILE is named, else csv]",
+        "csv, json or parquet (needs korisk[parquet]). [default: as FILE is named, else csv]",
     ] = None,
     output: Annotated[Path | None, "FILE", "The file to write. [default: stdout]"] = None,
     metric: Annotated[str | None, "Only this metric, as a pilot for korisk plan."] = None,

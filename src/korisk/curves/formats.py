@@ -482,7 +482,8 @@ def _unpacked(reader: Callable[[bytes, int], _Content], content: bytes, source: 
         return reader(content, MAX_CELLS)
     except ModuleNotFoundError as error:
         problem = f"needs {str(error.name).replace('_', '-')}, which is not installed"
-        remedy = "pip install 'korisk[io]', or save the table as CSV"
+        extra = "parquet" if error.name == "pyarrow" else "io"
+        remedy = f"pip install 'korisk[{extra}]', or save the table as CSV"
         raise MissingExtraError(f"{source.name}: {problem}; {remedy}") from None
     except BaseException as error:  # readers in Rust panic, which is no Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):

@@ -194,7 +194,7 @@ def json_text(table: Table) -> str:
 
 def parquet_bytes(table: Table) -> bytes:
     """The table as a Parquet file; columns of mixed types become floats or texts."""
-    with needed_by("Parquet", "pyarrow", "'korisk[io]', or use the format csv"):
+    with needed_by("Parquet", "pyarrow", "'korisk[parquet]', or use the format csv"):
         import pyarrow as arrow
         from pyarrow import parquet
     columns = {}
