@@ -20,27 +20,29 @@ help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
 	|| grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST)
 
-# $(call set-up,EXTRAS) adds them to the environment, without bytecode, which costs more than all the
+# $(set-up) adds $(EXTRAS) to the environment, without bytecode, which costs more than all the
 # rest. uv is quicker and takes the build of PyTorch that the machine can use; where it is missing or
 # fails, as behind an index that only pip knows, pip does it. The stamp is written last, so that an
 # interrupted set-up is done again.
 define set-up
-@printf 'setting up $(VENV) for [$(1)] (once)'; \
+@printf 'setting up $(VENV) for [$(EXTRAS)] (once)'; \
   if [ -t 1 ]; then (while sleep 2 && kill -0 $$$$; do printf .; done) 2>/dev/null & fi; \
   { command -v uv >/dev/null && UV_TORCH_BACKEND=$${UV_TORCH_BACKEND:-auto} \
-    uv pip install -q --python $(BIN)/python -c $(PINS) -e '.[$(1)]'; } || \
-  $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c $(PINS) -e '.[$(1)]'; \
+    uv pip install -q --python $(BIN)/python -c $(PINS) -e '.[$(EXTRAS)]'; } || \
+  $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c $(PINS) -e '.[$(EXTRAS)]'; \
   code=$$?; echo; [ $$code = 0 ] && touch $@
 endef
 
+$(STUDY): EXTRAS = report,torch
 $(STUDY): Makefile pyproject.toml $(PINS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "korisk needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); name one with: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
-	$(call set-up,report,torch)
+	$(set-up)
 
+$(READY): EXTRAS = all,docs,dev
 $(READY): $(STUDY)
-	$(call set-up,all,docs,dev)
+	$(set-up)
 
 run: $(STUDY) ## reproduce the paper's study beside its tables, and draw it (two minutes)
 	@$(BIN)/korisk reproduce --out build/reproduction --page $(RUN)
