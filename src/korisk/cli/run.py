@@ -197,8 +197,7 @@ def _cells(study: Study, folder: Path, device: str) -> list[JsonDict]:
         with Store.read(path) as store:
             store.check_name(study.name)
             store.check(study.tasks)
-            states = {task.key: "failed" for task in study.tasks if store.failed(task)}
-            states |= {task.key: "done" for task in study.tasks if store.finished(task)}
+            states = store.states(study.tasks)
             seconds = expected_seconds(store, study.tasks, device)
     memory: dict[str, int] = {}
     with suppress(ImportError):  # the estimates come with the fits, which need PyTorch

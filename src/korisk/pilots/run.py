@@ -139,8 +139,8 @@ def run_pilot(
         # Only announced here, for the progress display; `train_longer` runs them.
         tasks += [identity.task(sizes[-1], seed, longer) for seed in seeds[:_LONGER_SEEDS]]
     with _opened(store, identity, tasks) as opened:
-        missing = opened.missing(tasks)
-        todo = [task for task in missing if compute.retry_failed or not opened.failed(task)]
+        missing, states = opened.missing(tasks), opened.states(tasks)
+        todo = [task for task in missing if compute.retry_failed or task.key not in states]
         pace = Pace(todo, skipped=len(tasks) - len(missing), unit="fits")
         with progress(pace, quiet=quiet) as display:
             watches = [listener for listener in (display, watch) if listener is not None]

@@ -354,7 +354,7 @@ class Store:
         bool
             True if a cell of this key and spec is finished.
         """
-        return self._status(task) == "done"
+        return self.states([task]).get(task.key) == "done"
 
     def failed(self, task: Task) -> bool:
         """Whether a task, with the spec that it has now, failed.
@@ -369,17 +369,27 @@ class Store:
         bool
             True if a cell of this key and spec failed.
         """
-        return self._status(task) == "failed"
+        return self.states([task]).get(task.key) == "failed"
 
-    def _status(self, task: Task) -> str | None:
+    def states(self, tasks: Iterable[Task]) -> dict[str, str]:
+        """How tasks ended, read at once: two calls of `finished` cost as much.
+
+        Parameters
+        ----------
+        tasks : iterable of Task
+            Cells of the study.
+
+        Returns
+        -------
+        dict of str to str
+            "done" or "failed" by the key of a task; others have not run with their spec.
+        """
         with file.reading(self.path):
-            # A reader scans the table: an index may be damaged although the cells are intact.
-            scan = "" if self._lock else "NOT INDEXED"
-            statuses = self._fetch(
-                f"SELECT status FROM cells {scan} WHERE key = ? AND spec_hash = ?",
-                (task.key, task.spec_hash),
-            )
-            return statuses[0][0] if statuses else None
+            # Without the index, which may be damaged although the cells are intact.
+            stored_cells = self._fetch("SELECT key, spec_hash, status FROM cells NOT INDEXED")
+        statuses = {tuple(names): status for *names, status in stored_cells}
+        found = ((task.key, statuses.get((task.key, task.spec_hash))) for task in tasks)
+        return {key: status for key, status in found if status is not None}
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
         """The tasks whose results are not stored, failed ones included.
@@ -394,7 +404,8 @@ class Store:
         list of Task
             Those that are not finished, in the same order.
         """
-        return [task for task in tasks if not self.finished(task)]
+        states = self.states(all_tasks := list(tasks))
+        return [task for task in all_tasks if states.get(task.key) != "done"]
 
     def results(self) -> Iterator[Cell]:
         """Iterate over the finished cells, read from one snapshot.
@@ -544,27 +555,35 @@ class Store:
         KoriskError
             If a task is given twice, or its spec differs from that of its point's other cells.
         """
-        with file.reading(self.path):
-            # Failed cells do not count, because their spec may be corrected.
-            specs = {
-                point: (Task(point=point, seed=seed, spec=from_json(spec)), "in the store")
-                for point, seed, spec in self._fetch(
-                    "SELECT point, seed, spec FROM cells WHERE status = 'done' GROUP BY point"
-                )
-            }
         # The first task of a point is the reference for the others, unless the store has one.
-        keys = set()
+        keys, references = set(), dict[str, tuple[Task, str]]()
         for task in tasks:
             if task.key in keys:
                 raise KoriskError(f"{task.key}: is twice in this study; remove one")
             keys.add(task.key)
             if not -(2**63) <= task.seed < 2**63:
                 raise KoriskError(f"{task.point!r}: seed must fit in 64 bits, got {task.seed}")
-            reference, origin = specs.setdefault(task.point, (task, "at first"))
+            if task.point not in references:
+                finished = self._finished_at(task.point)
+                references[task.point] = (
+                    finished or task,
+                    "in the store" if finished else "at first",
+                )
+            reference, origin = references[task.point]
             if reference.spec_hash != task.spec_hash:
                 name, old, new = difference(reference.spec, json.loads(to_json("spec", task.spec)))
                 problem = f"point {task.point!r}: {name} is {old} {origin} and {new} in this study"
                 raise KoriskError(f"{self.path}: {problem}; choose another path")
+
+    def _finished_at(self, point: str) -> Task | None:
+        """A finished task of a point; failed ones do not count: their spec may be corrected."""
+        # Between these keys, which the index finds, are those of the point, and few others.
+        values = f"{point}, seed ", f"{point}, seed!", point
+        which = "key > ? AND key < ? AND point = ? AND status = 'done' LIMIT 1"
+        with file.reading(self.path):
+            for seed, spec in self._fetch(f"SELECT seed, spec FROM cells WHERE {which}", values):
+                return Task(point=point, seed=seed, spec=from_json(spec))
+        return None
 
     # --- Writing ---------------------------------------------------------------------------------
 

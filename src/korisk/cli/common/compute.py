@@ -73,19 +73,20 @@ def run_tasks(
         open_store = warnings_as_lines()(Store.create_or_open)
         with open_store(path, study, tasks=tasks, wait=running.wait) as store:
             try:
-                missing = store.missing(tasks)
+                missing, states = store.missing(tasks), store.states(tasks)
+                todo = [task for task in missing if retry or task.key not in states]
                 pace = Pace(
-                    [task for task in missing if retry or not store.failed(task)],
+                    todo,
                     seconds=expected_seconds(store, tasks, resolved.device_kind()),
                     skipped=len(tasks) - len(missing),
                 )
+                todo_keys = {task.key for task in todo}
                 with progress(pace, quiet=quiet, lines=print_line) as watch:
                     # Cells that need the same number of processes, and of threads in each.
                     for group, processes, threads in groups(tasks, resolved):
-                        todo = store.missing(group)
-                        nothing_to_run = all(store.failed(task) and not retry for task in todo)
                         # A group without work needs no scheduler.
-                        settings = Compute(device="cpu") if nothing_to_run else resolved
+                        has_work = any(task.key in todo_keys for task in group)
+                        settings = resolved if has_work else Compute(device="cpu")
                         workers = processes if compute.workers is None else compute.workers
                         with opened(settings) as (cluster, device):
                             group_summary = run_study(

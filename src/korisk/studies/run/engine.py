@@ -135,8 +135,9 @@ def run_study(
     all_tasks = list(tasks)
     # Before anything runs: a key that is stored with another spec would mix results.
     store.check(all_tasks)
-    missing = store.missing(all_tasks)
-    todo = [task for task in missing if retry_failed or not store.failed(task)]
+    states = store.states(all_tasks)
+    missing = [task for task in all_tasks if states.get(task.key) != "done"]
+    todo = [task for task in missing if retry_failed or task.key not in states]
     log = EventLog(
         store,
         todo,

@@ -1,10 +1,10 @@
 """The queue of cells of a run, and the events that are reported of them."""
 
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from korisk._group import grouped
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.store.usage import Usage
@@ -65,19 +65,24 @@ class Queue:
     """Tasks in order, point by point, so that a worker can reuse the operators of a point."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
-        self._points = grouped((task.point, task) for task in tasks)
+        # Ordered dicts and deques lose their first entry at once, however many follow.
+        self._points, self._length = OrderedDict[str, deque[Task]](), 0
+        for task in tasks:
+            self._points.setdefault(task.point, deque()).append(task)
+            self._length += 1
 
     def __len__(self) -> int:
-        return sum(map(len, self._points.values()))
+        return self._length
 
     def take(self, point: str | None = None, busy: Iterable[str | None] = ()) -> Task:
         """Take the next task: of this point, else of a point without workers, else the first."""
-        if point not in self._points:
+        if point is None or point not in self._points:
             # Workers are spread over points, so that each builds the operators of few of them.
             free = (candidate for candidate in self._points if candidate not in set(busy))
             point = next(free, next(iter(self._points)))
         tasks = self._points[point]
-        task = tasks.pop(0)
+        task = tasks.popleft()
+        self._length -= 1
         if not tasks:
             del self._points[point]
         return task
@@ -88,7 +93,8 @@ class Queue:
 
     def put_back(self, task: Task) -> None:
         """Return a task to the front of its point."""
-        self._points.setdefault(task.point, []).insert(0, task)
+        self._points.setdefault(task.point, deque()).appendleft(task)
+        self._length += 1
 
 
 class EventLog:

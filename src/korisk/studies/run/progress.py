@@ -108,12 +108,17 @@ def progress(
     line = Spinner("line", text=Text(str(pace)))
     # What cells print appears above the line; a file that stdout is written to still gets it.
     with Live(line, console=console, transient=True, redirect_stdout=sys.stdout.isatty()):
+        next_drawing = 0.0
 
         def show(event: Event) -> None:
+            nonlocal next_drawing
             pace.note(event)
             if event.kind in {"failed", "retried", "waiting"}:
                 console.print(Text(event_line(event)))
-            line.update(text=Text(str(pace)))
+            # A tenth of the time at most goes into the line, a sum over all cells that remain.
+            if (begun := time.perf_counter()) >= next_drawing:
+                line.update(text=Text(str(pace)))
+                next_drawing = begun + 10 * (time.perf_counter() - begun)
 
         yield show
 
