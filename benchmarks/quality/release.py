@@ -5,8 +5,8 @@
 The wheel and the source archive are built and looked into (release_contents.py). Then, for the core
 and each extra, the wheel is installed into an environment of its own, with the versions of
 constraints.txt, and asked what it does (release_smoke.py); the source archive is installed once.
-It tells what each brings: packages, megabytes of files with their bytecode, seconds of
-installing (with pip's cache as it is), and CPU time of `import korisk` in fresh processes, in turn
+It tells what each brings: packages, megabytes of files without bytecode, CPU seconds of installing
+(with pip's cache as it is), and CPU time of `import korisk` in fresh processes, in turn
 with the NumPy and SciPy that it stands on; wall time would tell of the machine's other work. Needs
 pip's index, or its cache and links.
 """
@@ -46,7 +46,7 @@ class Installed:
     packages: int
     megabytes: float
     largest: dict[str, float]  # megabytes of the three largest folders
-    install_seconds: float
+    install_cpu_seconds: float
     import_ms: float
     base_ms: float  # NumPy and SciPy alone
     modules: int  # loaded by `import korisk`
@@ -92,19 +92,20 @@ def tried(what: str, archive: Path, extras: tuple[str, ...], scratch: Path) -> I
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
     python = home / "venv" / "bin" / "python"
     asked = f"{archive}[{','.join(extras)}]" if extras else str(archive)
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-qq"]
-    begun = time.perf_counter()
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-qq", "--no-compile"]
+    before = cpu_of_children()
     subprocess.run([*pip, "-c", str(ROOT / "constraints.txt"), asked], check=True, env=clean())
-    seconds = time.perf_counter() - begun
+    seconds = cpu_of_children() - before
     (site,) = (home / "venv" / "lib").glob("python*/site-packages")
+    megabytes, folders = size(site), largest(site)
     lines = smoke(python, extras, home)
     base, ours = import_times(python)
     found = Installed(
         what=what,
         packages=len(list(site.glob("*.dist-info"))),
-        megabytes=size(site),
-        largest=largest(site),
-        install_seconds=seconds,
+        megabytes=megabytes,
+        largest=folders,
+        install_cpu_seconds=seconds,
         import_ms=ours,
         base_ms=base,
         modules=int(said(python, f"{OURS}, sys; print(len(sys.modules))")),
@@ -112,6 +113,12 @@ def tried(what: str, archive: Path, extras: tuple[str, ...], scratch: Path) -> I
     )
     shutil.rmtree(home)
     return found
+
+
+def cpu_of_children() -> float:
+    """CPU seconds of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def clean() -> dict[str, str]:
@@ -174,9 +181,7 @@ def largest(site: Path) -> dict[str, float]:
 def main() -> None:
     """Build, look, install, try, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument(
-        "--only", default="", help="core, report, torch, dask, io, parquet, mri, all, source archive"
-    )
+    parser.add_argument("--only", default="", help="core, all, 'source archive', or extras")
     parser.add_argument("--out", type=Path, help="keep wheel and source archive in this folder")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -194,14 +199,13 @@ def main() -> None:
             found = tried(what, archive, wanted[what], scratch)
             print(
                 f"\n{what}: {found.packages} packages, {found.megabytes:.0f} MB, "
-                f"{found.install_seconds:.0f} s to install, {found.import_ms:.0f} ms to import",
+                f"{found.install_cpu_seconds:.0f} CPU s to install, {found.import_ms:.0f} ms to import",
                 *found.tried,
                 sep="\n  ",
             )
             rows.append(asdict(found))
     seconds = time.perf_counter() - begun
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = used.ru_utime + used.ru_stime
+    cpu = cpu_of_children()
     print(
         f"\nversion {__version__}: built, installed and tried in {seconds:.0f} s, {cpu:.0f} of CPU"
     )
