@@ -199,7 +199,7 @@ def main() -> None:
             found = tried(what, archive, wanted[what], scratch)
             print(
                 f"\n{what}: {found.packages} packages, {found.megabytes:.0f} MB, "
-                f"{found.install_cpu_seconds:.0f} CPU s to install, {found.import_ms:.0f} ms to import",
+                f"{found.install_cpu_seconds:.0f} CPU s, {found.import_ms:.0f} ms to import",
                 *found.tried,
                 sep="\n  ",
             )
