@@ -2,9 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import lru_cache
 from numbers import Real
 from typing import Any, TypeGuard
 
@@ -24,7 +23,9 @@ _FORMS = {
     for mark, thousands in (".,", ",.")
 }
 _MARKED = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)\s*[^\d\s:-]{0,8}")  # such as 0.10*
-_EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
+EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
+# What nearly all numbers look like, with a decimal point if any: checked first, and quickly.
+_PLAIN = re.compile(r"[-+]?[0-9]{1,40}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,5})?")
 
 
 class CellError(Exception):
@@ -33,6 +34,8 @@ class CellError(Exception):
 
 def label(what: str, value: object) -> str:
     """`value` as the label of a seed, model or metric; empty if there is none."""
+    if type(value) is str and value.isalnum() and len(value) <= MAX_LABEL:
+        return value
     # Seeds 1, 1.0 and "1" are the same label.
     text = (value or "").strip() if isinstance(value, str | None) else None
     number: Any = value
@@ -45,9 +48,15 @@ def label(what: str, value: object) -> str:
     return text
 
 
+def is_plain(cell: object) -> bool:
+    """Whether a cell is a text with a plain number, which only a mark of thousands may change."""
+    return type(cell) is str and bool(_PLAIN.fullmatch(cell))
+
+
 def is_number(value: object) -> TypeGuard[Real]:
     """Whether a cell is a number already."""
-    return type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
+    kind = type(value)  # most cells are texts, of which Python's abstract classes tell slowly
+    return kind in (int, float) or (kind not in (str, bool) and isinstance(value, Real))
 
 
 def is_empty(cell: object) -> bool:
@@ -77,29 +86,41 @@ def rough(cell: object) -> float:
         return math.nan
 
 
-def decimal_mark(cells: Iterable[tuple[Any, str]], delimiter: str) -> str | None:
-    """The decimal mark of a table's cells: point, comma, or None if no cell shows it."""
-    first: dict[str, str] = {}
-    strings = ((cell, place) for cell, place in cells if isinstance(cell, str))
-    texts = [(_bare(cell), place) for cell, place in strings if _is_numeric(cell)]
-    for text, place in texts:
+def decimal_mark(
+    cells: Iterable[tuple[Any, Any]], delimiter: str, where: Callable[[Any], str] = str
+) -> str | None:
+    """The decimal mark of a table's cells: point, comma, or None if no cell shows it.
+
+    Cells come with their places, which `where` puts into words.
+    """
+    first, marks_seen = dict[str, str](), set[str]()
+    for cell, place in cells:
+        if not isinstance(cell, str) or (
+            ("." not in cell or "." in first) and _PLAIN.fullmatch(cell)
+        ):
+            continue
+        if not _is_numeric(cell):
+            continue
         # A form that only one mark allows decides; 1,024 and 1.024 fit both readings.
+        text = _bare(cell)
         marks = [mark for mark, form in _FORMS.items() if form.fullmatch(text)]
-        if len(marks) == 1 and not _EITHER.fullmatch(text):
-            first.setdefault(marks[0], f"{place}: {shown(text)}")
+        marks_seen |= {*text} & {".", ","}
+        if len(marks) == 1 and not EITHER.fullmatch(text) and marks[0] not in first:
+            first[marks[0]] = f"{where(place)}: {shown(text)}"
     if len(first) > 1:
         problem = f"decimal points ({first['.']}) and commas ({first[',']}) are mixed"
         raise CellError(problem, "write all numbers in one way")
     # Only 1.024-like numbers are left: a comma between cells cannot be a decimal mark as well.
     if not first and delimiter in (",", " "):  # which no table with decimal commas has
-        return "." if set("".join(text for text, _ in texts)) & {".", ","} == {"."} else None
+        return "." if marks_seen == {"."} else None
     return next(iter(first), None)
 
 
 def is_unclear(cell: object, mark: str | None, *, is_count: bool) -> bool:
     """Whether a mark in a cell may separate thousands or decimals: a factor of a thousand."""
-    text = _bare(cell) if isinstance(cell, str) else ""
-    if not _EITHER.fullmatch(text):
+    if not isinstance(cell, str) or (_PLAIN.fullmatch(cell) and not EITHER.fullmatch(cell)):
+        return False
+    if not EITHER.fullmatch(text := _bare(cell)):
         return False
     if mark is None:  # guessed for N alone, in a table without decimals
         return not is_count or text.endswith("000")
@@ -117,7 +138,7 @@ def number(cell: object, mark: str | None, *, decimals: bool = False) -> float:
         raise CellError(f"is {shown(cell)}", "leave the cell empty if the run failed")
     if not _is_numeric(text):
         raise CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
-    if _EITHER.fullmatch(text) and (decimals or mark is None):
+    if EITHER.fullmatch(text) and (decimals or mark is None):
         return float(re.sub("[.,]", "." if decimals else "", text))
     mark = mark or "."
     if not _FORMS[mark].fullmatch(text):
@@ -131,8 +152,9 @@ def _bare(text: str) -> str:
     return _SPACES.sub("", text.removesuffix("%").strip().replace("\u2212", "-"))
 
 
-@lru_cache(maxsize=4096)
 def _is_numeric(cell: str) -> bool:
+    if _PLAIN.fullmatch(cell):
+        return True
     text = _bare(cell)
     return (
         len(text) <= MAX_LABEL

@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any, NamedTuple, TypedDict
 
 from korisk._checks import one_of, require
-from korisk.curves.cells import MAX_LABEL, begins_as_number, folded, is_empty, rough
+from korisk.curves.cells import MAX_LABEL, begins_as_number, folded, is_empty, is_plain, rough
 from korisk.curves.formats import Answer, Grid, Question, distinct
 from korisk.curves.unit import NAMES, metric_units, words
 from korisk.errors import KoriskError, did_you_mean, shown
@@ -131,9 +131,16 @@ class Layout:
         taken |= {*self.given.values()}
         self.free = [col for col in range(len(self.header)) if col not in taken]
         # A column is numeric if half of its filled cells are: a few may hold a remark.
-        cells = zip(*(row for _, row in grid.rows), strict=True)
-        self.filled = [[cell for cell in column if not is_empty(cell)] for column in cells]
-        counts = [sum(map(begins_as_number, cells)) for cells in self.filled]
+        cells = list(map(list, zip(*(row for _, row in grid.rows), strict=True)))
+        self.plain = {col for col, column in enumerate(cells) if all(map(is_plain, column))}
+        self.filled = [
+            column if col in self.plain else [cell for cell in column if not is_empty(cell)]
+            for col, column in enumerate(cells)
+        ]
+        counts = [
+            len(column) if col in self.plain else sum(map(begins_as_number, column))
+            for col, column in enumerate(self.filled)
+        ]
         self.numeric = {k for k, count in enumerate(counts) if 2 * count >= len(self.filled[k]) > 0}
         # N first, because other roles depend on it; then labels; the rest may hold values.
         self.n = self.size()
@@ -170,7 +177,11 @@ class Layout:
             return [self.given[role]]
         places = [col for col in self.free if self.keys[col] in NAMED[role]]
         # A column "model" may hold the errors of one, beside those of others.
-        return [p for p in places if not any(rough(cell) % 1 > 0 for cell in self.filled[p])]
+        return [
+            p
+            for p in places
+            if not any(rough(cell) % 1 > 0 for cell in {*map(str, self.filled[p])})
+        ]
 
     def one(self, role: str, places: list[int]) -> int | None:
         """The only column of a role; raises if there are several."""

@@ -209,8 +209,8 @@ def _checked(grid: Grid) -> Grid:
         raise grid.source.error("holds no measurements; add rows with n and error")
 
     def is_used(place: int, name: str) -> bool:
-        cells = [str(row[place]) for _, row in rows]
         if place == 0 and name.casefold() in ("", "unnamed: 0", "index"):
+            cells = [str(row[place]) for _, row in rows]
             return not any(cells == [str(row + k) for row in range(len(rows))] for k in (0, 1))
         return bool(name) or any(row[place] is not None for _, row in rows)
 

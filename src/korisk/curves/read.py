@@ -15,11 +15,13 @@ from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 from korisk.curves.cells import (
+    EITHER,
     CellError,
     begins_as_number,
     decimal_mark,
     folded,
     is_empty,
+    is_plain,
     is_unclear,
     label,
     number,
@@ -134,15 +136,22 @@ class _Reader:
         self.layout = Layout(grid, options)
         self.grid, self.options, self.source = grid, options, grid.source
         self.left_out = Counter[str]()
+        heads, roles = [*map(shown, grid.header)], self.layout.roles
+        groups = [roles["model"]], [roles["metric"]], self.layout.seeds
+        self.labels = [[(col, heads[col]) for col in cols if col is not None] for cols in groups]
         # One decimal mark for the whole table, by all columns of numbers that are read.
         places = [*(value.place for value in self.layout.values), self.layout.n]
-        where, head = self.source.at, grid.header
-        cells = ((row[col], where(line, head[col])) for line, row in grid.rows for col in places)
+        head = grid.header
+        cells = ((row[col], (line, head[col])) for line, row in grid.rows for col in places)
         try:
-            self.mark = decimal_mark(cells, grid.delimiter)
+            self.mark = decimal_mark(cells, grid.delimiter, lambda place: self.source.at(*place))
         except CellError as error:
             raise self.source.error("; ".join(error.args)) from None
         self.check_marks()
+        # Nearly all cells are plain numbers, which are read at once.
+        plain = self.layout.plain.intersection(places) if self.mark != "," else ()
+        texts = {cell for col in plain for cell in self.layout.filled[col]}
+        self.numbers = {text: float(text) for text in texts if not EITHER.fullmatch(text)}
 
     def check_marks(self) -> None:
         """Raise if the mark in a number may separate thousands or decimals."""
@@ -217,8 +226,9 @@ class _Reader:
         """The positions of rows that sum up others: a mean of seeds, a total at the end."""
         positions = {
             position
-            for position, cells in self.grid.rows
             for col in (self.layout.n, *self.layout.seeds)
+            if col not in self.layout.plain
+            for position, cells in self.grid.rows
             if isinstance(cells[col], str) and SUMMARIES & {*words(cells[col])}
         }
         return positions if len(positions) < len(self.grid.rows) else set()
@@ -226,14 +236,15 @@ class _Reader:
     def repetitions(self, rows: list[_Row]) -> dict[tuple[int, float], str]:
         """Seeds of rows that only repeat their N, each as often; empty if there is no need."""
         layout = self.layout
+        if layout.seeds or layout.order is not None or any(v.seed for v in layout.values):
+            return {}
         keys = [(row.n, row.model, row.metric) for row in rows]
         times, count = Counter(keys), Counter[tuple[float, str, str]]()
         values = [tuple(folded(row.cells[v.place]) for v in layout.values) for row in rows]
         # Blocks of all N below each other may be two models; a row may be there twice.
         repeated = len(list(groupby(keys))) == len(times) < len(rows)
         once = len({*zip(keys, values, strict=True)}) == len(rows)
-        seeds = layout.seeds or layout.order is not None or any(v.seed for v in layout.values)
-        if seeds or not repeated or not once or len({*times.values()}) > 1:
+        if not repeated or not once or len({*times.values()}) > 1:
             return {}
         labels = {}
         for row, key in zip(rows, keys, strict=True):
@@ -248,11 +259,13 @@ class _Reader:
 
     def number(self, position: int, row: list[Any], col: int) -> float | None:
         """The number in a cell; None if it is empty."""
+        if type(cell := row[col]) is str and cell in self.numbers:
+            return self.numbers[cell]
         layout, role = self.layout, "n" if col == self.layout.n else "error"
-        if is_empty(row[col]):
+        if is_empty(cell):
             return None
         try:
-            return number(row[col], self.mark, decimals=role in layout.scale)
+            return number(cell, self.mark, decimals=role in layout.scale)
         except CellError as error:
             # Texts among numbers may be left out; 2S6 and 1O are numbers with a typing error.
             texts = [str(c) for c in layout.filled[col] if not begins_as_number(c)]
@@ -275,12 +288,11 @@ class _Reader:
             if filled:
                 raise self.wrong(position, layout.n, "N is missing; write it")
             return None
-        groups = ([layout.roles["model"]], [layout.roles["metric"]], layout.seeds)
         try:
-            model, metric, seed = (
-                "/".join(label(shown(layout.header[k]), cells[k]) for k in cols if k is not None)
-                for cols in groups
-            )
+            model, metric, seed = [
+                "/".join([label(head, cells[col]) for col, head in places])
+                for places in self.labels
+            ]
         except KoriskError as error:
             raise self.source.error(f"{self.source.at(position)}: {error}") from None
         self.left_out["empty cell"] += len(layout.values) - filled
@@ -379,7 +391,8 @@ def _cleaned(grid: Grid) -> Grid:
     labels = set().union(*NAMED.values())
     decibels = set[str]()
     for col, head in enumerate(grid.header):
-        if keys[col] in labels:  # names such as "3 seeds" look like numbers with units
+        # Names such as "3 seeds" look like numbers with units.
+        if keys[col] in labels or all(map(is_plain, columns[col])):
             continue
         cells = [_plain(cell) for cell in columns[col]]
         pairs = [_SPREAD.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
