@@ -51,7 +51,7 @@ def citation() -> dict[str, Any]:
 
 def kept() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
-        (ROOT / "benchmarks" / "results" / "release_arm.json").read_text()
+        (ROOT / "benchmarks" / "results" / "release.json").read_text()
     )
     return found
 

@@ -39,7 +39,7 @@ def tables() -> Iterator[str]:
 def installs() -> Iterator[str]:
     """What each extra adds and weighs."""
     yield from header("`pip install`", "gives", "packages", "MB on disk", "`import korisk`, CPU")
-    for row in kept("release_arm.json")["installs"]:
+    for row in kept("release.json")["installs"]:
         if row["what"] not in ADDS:
             continue
         name = "korisk" if row["what"] == "core" else f"korisk[{row['what']}]"

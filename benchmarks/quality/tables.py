@@ -143,7 +143,7 @@ SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
     "What the tests reach: `make coverage`": ("coverage.json", coverage),
     "Small faults: `make mutation`": ("mutation.json", mutation),
     "Broken files: `make fuzz`": ("fuzz.json", fuzz),
-    "Installed from its archives: `make release-check`": ("release_arm.json", release),
+    "Installed from its archives: `make release-check`": ("release.json", release),
     "The source beside other libraries: `quality.house`": ("house.json", house),
 }
 

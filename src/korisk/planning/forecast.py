@@ -276,21 +276,27 @@ class PilotLaw:
         beyond = self._beyond(n[~inside])
         return joined(inside, measured(n[inside]), beyond) if inside.any() else beyond
 
+    @cached_property
+    def _start(self) -> tuple[Law, list[tuple[float, Posterior | Relatives]], list[Array]]:
+        """At the pilot's last N: the measured law, the sources of futures, and their means."""
+        last = np.array([self.last])
+        # Two hypotheses, the pilot's own curves and its relatives' shape, mixed by their trust.
+        trust = 0.0 if self.relatives is None else self.relatives.trust
+        sources: list[tuple[float, Posterior | Relatives]] = [(1 - trust, self.posterior)]
+        sources += [] if self.relatives is None else [(trust, self.relatives)]
+        return self.measured.law(last), sources, [source.centre(last) for _, source in sources]
+
     def _beyond(self, n: Array) -> Law:
         """The law of the log error outside the pilot.
 
         Futures start at the measured mean of the pilot's last N, and settle within about a doubling
         on the curves that were fitted to the whole pilot.
         """
-        last = np.array([self.last])
-        start = self.measured.law(last)
-        # Two hypotheses, the pilot's own curves and its relatives' shape, mixed by their trust.
-        trust = 0.0 if self.relatives is None else self.relatives.trust
-        sources: list[tuple[float, Posterior | Relatives]] = [(1 - trust, self.posterior)]
-        sources += [] if self.relatives is None else [(trust, self.relatives)]
+        start, sources, centres = self._start
         fitted = mixed([share for share, _ in sources], [source.law(n) for _, source in sources])
         # The start moves down with the mean of the fitted curves, and keeps its own spread.
-        fall = sum(share * (source.centre(n) - source.centre(last)) for share, source in sources)
+        falls = zip(sources, centres, strict=True)
+        fall = sum(share * (source.centre(n) - last) for (share, source), last in falls)
         start_weight = np.where(n > self.last, np.exp2(-_SETTLING * np.log2(n / self.last)), 0.0)
 
         def under(log_error: Array) -> Array:
