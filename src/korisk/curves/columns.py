@@ -258,7 +258,7 @@ class Layout:
         alone = self.columns("error", fine or odd, "for one alone")
         out = self.ignoring(odd, "to leave that out")
         answers = [out, model, seed, *alone] if fine else [*alone, model, seed]
-        if all(map(_SHORT.fullmatch, heads)):  # 1, 2, 3 and s1, s2, s3
+        if all(_SHORT.fullmatch(re.split(r"[\s_]", head)[-1]) for head in heads):  # 1, 2 and s1, s2
             answers = [seed, model, size]
         elif not fine and _seeds_of_models(heads):
             answers = [("wide", "seed", "if each is a seed of a model"), model]
@@ -326,7 +326,10 @@ class Layout:
             seeds = _seeds_of_models([*means.values()])
             values = [Values(col, name) for col, name in means.items()]
             if wide == "seed":
-                values = [Values(c, *seeds.get(name, ("", name))) for c, name in means.items()]
+                values = [
+                    Values(col, *seeds.get(name, ("", name)), heads[col].metric)
+                    for col, name in means.items()
+                ]
         else:
             values = self.chosen(heads)
         # A title such as "PSNR [dB]" above the models names their metric.
@@ -353,14 +356,16 @@ class Layout:
             return "mean"
         if head.seed and not head.model:
             return "seed"
+        if key in _SPLIT_OF:
+            return "split"
         return "other" if _is_aside(self.header[head.place]) else "model"
 
     def chosen(self, heads: dict[int, Values]) -> list[Values]:
         """The columns that hold values: those named by metrics, else by seeds, else by models."""
         kinds = {col: self.kind(head) for col, head in heads.items()}
-        metrics, plain, means, seeds, models, rest = (
+        metrics, plain, means, seeds, splits, models, rest = (
             [col for col in heads if kinds[col] == kind]
-            for kind in ("metric", "plain", "mean", "seed", "model", "other")
+            for kind in ("metric", "plain", "mean", "seed", "split", "model", "other")
         )
         means = [col for col in means if self.keys[col] != "median"] or means
         spread = [col for col in plain if self.keys[col] in _PLAIN_ERRORS]
@@ -380,6 +385,13 @@ class Layout:
             raise self.ask(problem, out, *self.columns("error", spread, "if that is the metric"))
         if seeds and (metrics or plain):
             raise self.unsure([*metrics, *plain], seeds)
+        if splits and not (metrics or plain or models or seeds):  # train, test
+            return self.of_metrics([Values(c, split=_SPLIT_OF[self.keys[c]]) for c in splits])
+        if splits and (metrics or plain):  # train, test, gap
+            tested = sorted(splits, key=lambda col: _SPLIT_OF[self.keys[col]])
+            answers = self.columns("error", [*tested, *metrics, *plain], "for that one alone")
+            raise self.ask(f"values may be in {self.names([*tested, *metrics, *plain])}", *answers)
+        models = [col for col in heads if col in models or col in splits]
         if metrics or plain:
             return self.of_metrics([heads[c] for c in metrics] or [Values(c) for c in plain])
         if len(means) == 1 and not seeds and not models:
@@ -473,6 +485,8 @@ class Layout:
         if self.seeds and any(chosen[col].seed for col in chosen):
             raise self.unsure(self.seeds, [*chosen])
         values = list(chosen.values())
+        if len(values) > 1 and all(_SHORT.fullmatch(value.model) for value in values):
+            raise self.unsure([value.place for value in values], [])  # mse_1, mse_2
         # All words of a single column are of its metric's name.
         if len(values) == 1 and values[0].metric and not values[0].seed:
             values = [values[0]._replace(model="", metric=base(self.header[values[0].place]))]

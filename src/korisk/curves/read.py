@@ -62,7 +62,7 @@ _DRESSED = re.compile(
 # 0.12 ± 0.01, 0.12 (0.01), 31.2(15), 0.61 [0.55, 0.67] and 0.71 (0.62-0.80)
 _SPREAD = re.compile(
     rf"(?P<mean>{_NUMBER}\s*%?)\s*(?:(?:±|\+/-|\+-)\s*(?P<spread>{_NUMBER}\s*%?)"
-    rf"|\((?P<bare>{_NUMBER})\)|[\[(]\s*{_NUMBER}\s*(?:[,;]|-|\u2013|to)\s*{_NUMBER}\s*[\])])"
+    rf"|\((?P<bare>{_NUMBER})\)|[\[(]\s*{_NUMBER}\s*(?:[,;]|-|\u2013|to)\s*{_NUMBER}\s*[\])])(?:\s*\(n\s*=\s*\d+\))?"
 )
 
 
