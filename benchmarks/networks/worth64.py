@@ -257,6 +257,7 @@ def fitted(case: Case, pool: Pool, sizes: Sequence[int]) -> Iterator[tuple[objec
     """Rows of the dense layer alone, in closed form and float64."""
     inputs, targets = pool.inputs.flatten(1).double(), pool.targets.flatten(1).double()
     about = (case.problem, case.network, "patients", NOISE, "closed form")
+    weights = inputs.shape[1] * targets.shape[1]
     for seed in SEEDS:
         train, validation, test = pool.rows[seed]
         ridge = DenseRidge(inputs[train], targets[train], relu=False)
@@ -264,7 +265,6 @@ def fitted(case: Case, pool: Pool, sizes: Sequence[int]) -> Iterator[tuple[objec
         for n in sizes:
             fit = ridge.training(n).fit(scorer=chosen)
             error = judged(fit.predict(judged.inputs))
-            weights = inputs.shape[1] * targets.shape[1]
             yield (*about, n, seed, f"{error:.6g}", "", weights)
 
 
@@ -347,14 +347,16 @@ def main() -> None:
             cases = [case for case in cases if case.network in options.networks]
         pool = pool_of(problem_of(name), options.device) if cases else None
         for case in cases:
-            start, ridge = time.monotonic(), case.network == "ridge"
+            start, solved = time.monotonic(), case.network == "ridge"
             dense = case.network == "dense-unet"
             if start - begun + longest[dense] > 60 * options.minutes:
                 print(f"left out: {case}", flush=True)
                 continue
             assert pool is not None
             try:
-                rows = [*fitted(case, pool, options.sizes)] if ridge else curve(case, pool, options)
+                rows = (
+                    [*fitted(case, pool, options.sizes)] if solved else curve(case, pool, options)
+                )
             except RuntimeError as error:  # such as too little memory: the next case may fit
                 print(f"failed: {case}: {error}", flush=True)
                 continue

@@ -455,6 +455,8 @@ def page(judged: list[Judged]) -> str:
     lines = [HEAD.format(**about, sentences=sentences())]
     for verdict in VERDICTS:
         chosen = [each for each in judged if each.verdict == verdict]
+        if not chosen:
+            continue
         lines += [f"## {TITLES[verdict]}", ""]
         lines += [
             *markdown_table(["the paper says", *READINGS, "we measured"], map(_row, chosen)),

@@ -2,7 +2,7 @@
 
     python -m benchmarks.paper.learning --out FILE.csv --device cuda [--seconds 400]   # measures
     python -m benchmarks.paper.learning --out FILE.csv --models FC --sizes 1024    # a part
-    python -m benchmarks.paper.learning                  # what results/learning.txt keeps
+    python -m benchmarks.paper.learning    # what results/learning.txt keeps of data/learning.csv
 
 Fan-beam CT at six points: few views, noise, part of the angles,
 gains of the detector that are wrong, a geometry that is wrong, and all of these. The known operator
@@ -30,8 +30,13 @@ twice the steps have changed the mean error of their N by less than 2%, or at th
 steps. `half` in the file is the error that half of the steps had. All members train at once
 (planner.image_networks). What FILE.csv has is not measured again, and `--seconds` are kept.
 
-For KO's error at N = 0, 4 and 64: the N at which its dense counterpart has it too, with a 90%
-interval over resampled seeds; and the N from which on the dense one has the smaller error.
+data/learning.csv also has an earlier run of KO + U-Net and FC + U-Net, at all N: 1,500 steps of 8
+images, two rates each. Of several runs of a cell the one that validates best counts. The best dense
+network is, in each cell, that of the four which validates best.
+
+For KO's error at N = 0, 4 and 64: the N at which FC has it too, with a 90% interval over resampled
+seeds; and the N from which on FC has the smaller error. For the error that the best dense network
+has with 1,024 samples: the N with which KO + U-Net has it.
 """
 
 from __future__ import annotations
@@ -54,7 +59,16 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.markdown import table
-from benchmarks.networks.saved import Array, overtaken, saved, text
+from benchmarks.networks.saved import (
+    FAIR,
+    NAMES,
+    Array,
+    fair_row,
+    overtaken,
+    rivals,
+    saved,
+    text,
+)
 from benchmarks.planner import image_networks as base
 from benchmarks.planner.image_networks import (
     TEST,
@@ -72,7 +86,7 @@ from korisk.fitting.ridge.diagonal import tail_gram
 from korisk.operators import Composed, Matrix, Projector
 from korisk.problems import CtScanner, EllipseSource
 
-RESULTS = Path(__file__).parents[1] / "results" / "learning.csv"
+DATA = Path(__file__).parents[1] / "data" / "learning.csv"
 COLUMNS = ("side", "point", "model", "rate", "n", "seed", "steps", "validation", "mse", "half")
 SIDE = 64  # pixels; bins are half as many again
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -88,7 +102,7 @@ WITH = (0, 4, 64)  # samples of KO whose errors are the three targets
 SOLVED = ("KO", "KO towards zero", "FC")
 NETWORKS = ("KO + U-Net", "left-out FC + U-Net", "ridge FC + U-Net", "FC + U-Net")
 FITTED = NETWORKS[1:3]  # have seen their samples before training
-PAIRS = (("KO", "FC"), *((NETWORKS[0], rival) for rival in NETWORKS[1:]))
+DENSE = ("FC", *NETWORKS[1:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -591,28 +605,43 @@ def measure(options: argparse.Namespace) -> None:
 
 # --- Tables --------------------------------------------------------------------------------------
 
-Errors = tuple[Array, Array]  # sizes from 0 on, and errors (sizes, seeds)
+Errors = tuple[Array, Array]  # sizes, and errors (sizes, seeds)
+Cells = dict[tuple[int, int], tuple[float, float]]  # by N and seed: validation and test error
 
 
-def kept_errors(path: Path = RESULTS) -> dict[str, dict[str, Errors]]:
-    """Errors of every model at every point, each network at the better rate on validation."""
-    best: dict[tuple[str, str, int, int], tuple[float, float]] = {}
+def kept_cells(path: Path = DATA) -> dict[str, dict[str, Cells]]:
+    """Every model at every point, each cell of the recipe and rate that validate best."""
+    best: dict[str, dict[str, Cells]] = defaultdict(lambda: defaultdict(dict))
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            cell = row["point"], row["model"], int(row["n"]), int(row["seed"])
+            if row["seed"] == "tuning":
+                continue
+            cells, cell = best[row["point"]][row["model"]], (int(row["n"]), int(row["seed"]))
             errors = float(row["validation"]), float(row["mse"])
-            best[cell] = min(best.get(cell, errors), errors)
-    tables: dict[str, dict[str, Errors]] = defaultdict(dict)
-    sizes = (0, *SIZES)
-    for point, model in dict.fromkeys(cell[:2] for cell in best):
-        rows = [[best[point, model, n, seed][1] for seed in range(SEEDS)] for n in sizes]
-        tables[point][model] = np.array(sizes, float), np.array(rows)
-    return tables
+            cells[cell] = min(cells.get(cell, errors), errors)
+    return best
+
+
+def errors_of(cells: Cells) -> Errors:
+    """Test errors at the sizes that all seeds have."""
+    wanted = range(SEEDS)
+    sizes = [n for n in sorted({n for n, _ in cells}) if all((n, seed) in cells for seed in wanted)]
+    return np.array(sizes, float), np.array([[cells[n, s][1] for s in wanted] for n in sizes])
+
+
+def best_dense(models: dict[str, Cells]) -> Cells:
+    """The dense network that validates best, in each cell."""
+    found: Cells = {}
+    for cells in (models[name] for name in DENSE if name in models):
+        for cell, errors in cells.items():
+            found[cell] = min(found.get(cell, errors), errors)
+    return found
 
 
 def statements(known: Errors, dense: Errors) -> dict[str, bool | None]:
     """What the paper says of KO and FC, at one point; None where sizes end too early."""
-    sizes, of_known, of_dense = known[0], known[1].mean(1), dense[1].mean(1)
+    sizes = np.intersect1d(known[0], dense[0])
+    of_known, of_dense = (errors[np.isin(each, sizes)].mean(1) for each, errors in (known, dense))
     few = sizes <= 64
     plateaus = [sizes[errors <= 1.1 * errors.min()][0] for errors in (of_known, of_dense)]
     tenth: bool | None = bool(10 * max(plateaus[0], 1) <= plateaus[1])
@@ -635,39 +664,70 @@ def statements(known: Errors, dense: Errors) -> dict[str, bool | None]:
 def tables() -> Iterator[str]:
     """What was learned, what dense networks need for it, and what is left of the paper."""
     shown = (0, 4, 64, 1024)
-    curves, samples = [], []
+    curves, samples, fair, trainings = [], [], [], []
     judged: dict[str, list[dict[str, bool | None]]] = defaultdict(list)
-    for point, models in kept_errors().items():
-        for model, (sizes, errors) in models.items():
+    largest = SIZES[-1]
+    for point, models in kept_cells().items():
+        for model in (*SOLVED, *NETWORKS):
+            if model not in models:
+                continue
+            sizes, errors = errors_of(models[model])
             means = dict(zip(sizes.astype(int).tolist(), errors.mean(1).tolist(), strict=True))
-            gained = 1 - means[SIZES[-1]] / means[0]
-            curves.append([point, model, *(f"{means[n]:.3g}" for n in shown), f"{gained:.0%}"])
-        for first, second in PAIRS:
-            if not {first, second} <= set(models):
-                continue  # a run of closed forms alone
-            known, dense = models[first], models[second]
-            trained = dense[0][1:], dense[1][1:]  # a logarithm has no N = 0
-            largest = float(SIZES[-1])
-            needed = (text(saved(known, trained, n, largest), largest) for n in WITH)
-            passed = text(overtaken(known, trained), largest)
-            samples.append([point, f"{second} for {first}", *needed, passed])
-            judged[first].append(statements(known, dense))
+            cells = (f"{1e3 * means[n]:.3g}" if n in means else "" for n in shown)
+            curves.append([point, model, *cells])
+        known, dense = errors_of(models["KO"]), errors_of(models["FC"])
+        trained = dense[0][1:], dense[1][1:]  # a logarithm has no N = 0
+        needed = (text(saved(known, trained, n, largest), largest) for n in WITH)
+        samples.append([point, *needed, text(overtaken(known, trained), largest)])
+        judged["KO and FC"].append(statements(known, dense))
+        known, dense = errors_of(models[NETWORKS[0]]), errors_of(best_dense(models))
+        judged["KO + U-Net and the best dense network"].append(statements(known, dense))
+        ends = {m: errors_of(models[m])[1][-1].mean() for m in DENSE if m in models}
+        ends = {m: e for m, e in ends.items() if errors_of(models[m])[0][-1] == largest}
+        rival = min(ends, key=lambda model: ends[model])
+        fair.append(fair_row(point, rival, known, dense))
+        trainings += _trained(point)
+    if trainings:
+        yield "### Trainings\n"
+        heads = ["", "network", "N", "rates tried", "best", "steps", "change by the last doubling"]
+        yield table(trainings, heads) + "\n"
     yield "### Errors\n"
-    heads = ["", "network", *(f"N = {n:,}" for n in shown), "training lowers it by"]
+    heads = ["", "network", *(f"N = {n:,}" for n in shown)]
     yield table(curves, heads)
     yield "\n### Samples\n"
-    heads = ["", "N of", "as untrained", *(f"as with {n}" for n in WITH[1:]), "smaller from N on"]
+    heads = ["", "as untrained", *(f"as with {n}" for n in WITH[1:]), "smaller from N on"]
     yield table(samples, heads)
+    yield "\n### Against the best dense network\n"
+    yield table(fair, FAIR)
+    yield "\n### The note\n"
+    yield table([*fair, *(fair_row(NAMES[name], *rest) for name, *rest in rivals())], FAIR)
     yield "\n### Statements\n"
     counts = [
-        [
-            says,
-            *(_counted([point[says] for point in points]) for points in judged.values()),
-        ]
-        for says in judged["KO"][0]
+        [says, *(_counted([point[says] for point in points]) for points in judged.values())]
+        for says in judged["KO and FC"][0]
     ]
-    heads = ["", *(f"{first} and {second}" for first, second in PAIRS if first in judged)]
-    yield table(counts, heads)
+    yield table(counts, ["", *judged])
+
+
+def _trained(point: str) -> Iterator[list[object]]:
+    """Rates and steps of networks that were trained until twice the steps change nothing."""
+    tried: dict[tuple[str, int], list[float]] = defaultdict(list)
+    ends: dict[tuple[str, int], list[tuple[float, int, float, float]]] = defaultdict(list)
+    with DATA.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["point"] != point or not row["half"]:
+                continue
+            key, rate = (row["model"], int(row["n"])), float(row["rate"])
+            if row["seed"] == "tuning":
+                tried[key].append(rate)
+            else:
+                values = rate, int(row["steps"]), float(row["mse"]), float(row["half"])
+                ends[key].append(values)
+    for (model, n), runs in sorted(ends.items()):
+        nearest = min(TUNED, key=lambda m: abs(math.log(m / n)))
+        rates = ", ".join(f"{rate:g}" for rate in sorted(tried[model, nearest]))
+        change = sum(run[2] for run in runs) / sum(run[3] for run in runs) - 1
+        yield [point, model, n, rates, f"{runs[0][0]:g}", f"{runs[0][1]:,}", f"{change:+.1%}"]
 
 
 def _counted(answers: Sequence[bool | None]) -> str:

@@ -145,6 +145,4 @@ def test_pages_agree_with_the_verdicts() -> None:
     assert f"about {times[round(crossed['H = 128, rigorous'] / 2048 - 0.5)]}" in differences
     idle = any(each.verdict == VERDICTS[4] for each in verdicts.values())
     assert idle == ("known operator has nothing to learn" in recipe)
-    assert idle == ("known operator's weights cannot be improved" in ours)
-    held = {figure.value for figure in verdicts["theorem"].figures}
-    assert (held == {1.0}) == ("held in every trained network in which it could fail" in ours)
+    assert idle == ("training cannot improve KO's weights" in ours)

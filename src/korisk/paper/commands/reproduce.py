@@ -186,7 +186,7 @@ def _verdict(sweeps: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> I
     gains = [
         1 - float(sweep.known.means.min()) / sweep.untrained
         for sweep in sweeps
-        if sweep.protocol == "rigorous" and sweep.untrained and not sweep.learns
+        if sweep.untrained and not sweep.learns
     ]
     if gains:
         yield (
