@@ -127,9 +127,9 @@ class Layout:
         self.scale = checked("scale", options.get("scale"), _ROLES[:2])
         columns = checked("columns", options.get("columns"), _ROLES)
         self.given = {role: place(grid, theirs) for role, theirs in columns.items()}
-        taken = {place(grid, name) for name in listed(options.get("ignore"))}
-        taken |= {*self.given.values()}
-        self.free = [col for col in range(len(self.header)) if col not in taken]
+        settled = {place(grid, name) for name in listed(options.get("ignore"))}
+        settled |= {*self.given.values()}
+        self.free = [col for col in range(len(self.header)) if col not in settled]
         # A column is numeric if half of its filled cells are: a few may hold a remark.
         cells = list(map(list, zip(*(row for _, row in grid.rows), strict=True)))
         self.plain = {col for col, column in enumerate(cells) if all(map(is_plain, column))}

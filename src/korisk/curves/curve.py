@@ -546,9 +546,10 @@ class Curve(Shown):
             content = grid(options.get("worksheet"))
             rows = len(content.rows)
             table = measurements(content, cast(Options, options))
-            values, named = table.rows, options.get("model") or ""
+            values, default = table.rows, options.get("model") or ""
             if single:
-                model = _choose("model", named or None, (row.model for row in values), table.source)
+                models = (row.model for row in values)
+                model = _choose("model", default or None, models, table.source)
                 values = [row for row in values if row.model == model]
             metric, unit = options.get("metric"), options.get("unit")
             name = _choose("metric", metric, (row.metric for row in values), table.source)
@@ -556,7 +557,7 @@ class Curve(Shown):
             if len(groups) > MAX_MODELS:
                 raise table.source.error(f"names {len(groups):,} models; is it the right column?")
             return tuple(
-                cls._of_rows(table, group, model or named, metric, unit)
+                cls._of_rows(table, group, model or default, metric, unit)
                 for model, group in groups.items()
             )
 
