@@ -529,7 +529,8 @@ def melted(grid: Grid, options: Options) -> Grid:
         heads = ["n", *(f"seed {text}" if seeds else text for text in texts)]
         rows = [(col + 1, [n, *(row[col] for _, row in grid.rows)]) for col, n in sizes.items()]
         source = replace(grid.source, place="column", column="row")
-        return distinct(Grid(source, heads, rows, notes, titles=titles))
+        grid = replace(grid, source=source, header=heads, rows=rows, notes=notes, titles=titles)
+        return distinct(replace(grid, decibels=frozenset(heads if grid.decibels else ())))
     title = next((text for text in titles if metric_units(words(text))), "value")
     rows = [
         (position, [*(row[label] for label in labels), n, row[col]])
