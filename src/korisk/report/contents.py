@@ -154,11 +154,12 @@ def read_contents(path: str | PathLike[str]) -> Contents:
         # Each fit of a pilot is a point of the store; `grouping` shows them as one.
         points = []
         group = grouping(FlatRow(task=cell.task, row=row) for cell in cells for row in cell.rows)
-        for name in dict.fromkeys(group(task) for task in [*attempted, *pending]):
-            point_cells = [cell for cell in cells if group(cell.task) == name]
-            failed = [failure for failure in failures if group(failure.task) == name]
-            missing = [task for task in pending if group(task) == name]
-            points.append(_point(store, name, point_cells, failed, missing))
+        done = grouped((group(cell.task), cell) for cell in cells)
+        failed = grouped((group(failure.task), failure) for failure in failures)
+        missing = grouped((group(task), task) for task in pending)
+        for name in done | failed | missing:
+            by_kind = done.get(name, []), failed.get(name, []), missing.get(name, [])
+            points.append(_point(store, name, *by_kind))
         return Contents(
             name=str(store.study.get("name", "")),
             store=store.path,

@@ -442,9 +442,14 @@ class Store:
         dict of str to ndarray
             Arrays by name.
         """
+        stored_cells, contents = list[Any](), dict[str, dict[int, list[Any]]]()
         with file.reading(self.path):
-            of_key = "IN (SELECT id FROM cells NOT INDEXED WHERE key = ?)"
-            stored_cells, contents = self._stored("arrays", of_key, key)
+            of_key = "IN (SELECT id FROM cells {} WHERE key = ?)"
+            with contextlib.suppress(sqlite3.DatabaseError, file.DamagedError):
+                stored_cells, contents = self._stored("arrays", of_key.format(""), key, scan="")
+            if not stored_cells:  # the index may be damaged
+                of_key = of_key.format("NOT INDEXED")
+                stored_cells, contents = self._stored("arrays", of_key, key)
             if not stored_cells:
                 self._cells("done")  # raises if a damaged cell may have had this key
                 return {}
@@ -488,18 +493,18 @@ class Store:
         return sorted(cells, key=lambda cell: (natural(cell[0].point), cell[0].seed))
 
     def _stored(
-        self, content: str, which: str, *keys: str
+        self, content: str, which: str, *keys: str, scan: str = "NOT INDEXED"
     ) -> tuple[list[Any], dict[str, dict[int, list[Any]]]]:
         """Cells, and the digests of their rows and arrays by table and cell, all checked.
 
         For the table `content`, the values follow the digests.
         """
         # Read without indices, which may be damaged although the rows are intact.
-        query = f"SELECT id, digest, {', '.join(CELL)} FROM cells NOT INDEXED WHERE id {which}"
+        query = f"SELECT id, digest, {', '.join(CELL)} FROM cells {scan} WHERE id {which}"
         stored_cells, contents = self._fetch(query, keys), dict[str, dict[int, list[Any]]]()
         for table in ("rows", "arrays"):
             columns = ", ".join(["digest", *(CONTENTS[table] if table == content else ())])
-            query = f"SELECT cell, {columns} FROM {table} NOT INDEXED WHERE cell {which}"
+            query = f"SELECT cell, {columns} FROM {table} {scan} WHERE cell {which}"
             contents[table] = {number: [] for number, *_ in stored_cells}
             for cell, *values in self._fetch(f"{query} ORDER BY rowid", keys):
                 contents[table].setdefault(cell, []).append(values)
