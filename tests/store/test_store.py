@@ -87,6 +87,43 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "study.db"
 
 
+def test_a_cell_takes_as_many_steps_in_a_large_store_as_in_a_small_one(path: Path) -> None:
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    def steps_of(store: Store, act: Any) -> int:
+        nonlocal steps
+        steps = 0
+        store._connection.set_progress_handler(count, 1)  # called by SQLite at each of its steps
+        act()
+        return steps
+
+    cells, recorded, read = tasks(2, 60), [], []
+    with Store.create_or_open(path, STUDY) as store:
+        store._connection.execute("PRAGMA synchronous = OFF")
+        for task in cells:
+            packed = pack(result(task))
+            recorded.append(steps_of(store, lambda t=task, p=packed: store.record(t, p, USAGE)))
+            read.append(steps_of(store, lambda t=task: store.arrays(t.key)))
+    assert recorded[-1] < 1.1 * recorded[5]
+    assert read[-1] < 1.1 * read[5]
+
+
+def test_states_are_those_of_the_spec_that_a_task_has_now(path: Path) -> None:
+    done, failed, new = tasks(1, 3)
+    with Store.create_or_open(path, STUDY) as store:
+        store.record(done, result(done), USAGE)
+        store.record_failure(failed, "no images", USAGE)
+        other = replace(failed, spec={"side": 2})
+        assert store.states([new, failed, done]) == {failed.key: "failed", done.key: "done"}
+        assert store.states([other]) == {}
+        assert store.missing([done, failed, new]) == [failed, new]
+
+
 def test_everything_comes_back_as_it_was(path: Path) -> None:
     [task, *_] = tasks(1, 1, nested={"a": [1, 2.5, None], "b": "ä"})
     values = {"mse": 0.1 + 0.2, "psnr": math.inf, "ssim": math.nan, "low": -math.inf}
