@@ -6,6 +6,7 @@ The archives themselves are built, installed and tried by `make release-check`.
 import json
 import re
 import runpy
+import shutil
 import subprocess
 import tomllib
 import zipfile
@@ -42,6 +43,55 @@ def test_every_target_of_make_has_a_rule_and_every_one_that_is_named_exists() ->
         for name in re.findall(r"(?:^|`)make ([a-z-]+)(?=[ `]|$)", line.strip())
     }
     assert {"run", "test", "docs", "coverage", "release-check"} <= named <= rules
+
+
+# Stands for Python and for uv: writes down how it is called, and fails while there is a file "off".
+IMITATION = """#!/bin/sh
+echo "$(basename "$0") $*" >> {folder}/calls
+[ "$2" = venv ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python"
+[ "$2" != install ] && [ "$3" != install ] || [ ! -e {folder}/off ]
+"""
+
+
+def test_a_set_up_is_what_is_needed_and_an_interrupted_one_is_done_again(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    calls, off = tmp_path / "calls", tmp_path / "off"
+    for name in ("make", "sh", "basename", "cp", "mkdir", "touch", "expr", "nproc"):
+        if tool := shutil.which(name):  # no others, such as uv
+            (tools / name).symlink_to(tool)
+    if not (tools / "make").exists():
+        pytest.skip("no make")
+
+    def imitate(name: str) -> None:
+        (tools / name).write_text(IMITATION.format(folder=tmp_path))
+        (tools / name).chmod(0o755)
+
+    def installed(stamp: str) -> tuple[int, list[tuple[str, str]]]:
+        """How make ends, and who installed which extras."""
+        calls.write_text("")
+        call = [tools / "make", f".venv/{stamp}", "PYTHON=python"]
+        done = subprocess.run(
+            call, cwd=tmp_path, env={"PATH": str(tools)}, capture_output=True, check=False
+        )
+        lines = [line for line in calls.read_text().splitlines() if " install " in line]
+        return done.returncode, [(line.split()[0], line.split("[")[1][:-1]) for line in lines]
+
+    imitate("python")
+    off.touch()
+    assert installed(".study") == (2, [("python", "report,torch")])
+    off.unlink()
+    assert installed(".study") == (0, [("python", "report,torch")])
+    assert installed(".study") == (0, [])
+    assert installed(".ready") == (0, [("python", "all,docs,dev")])
+    shutil.rmtree(tmp_path / ".venv")
+    imitate("uv")
+    assert installed(".ready") == (0, [("uv", "report,torch"), ("uv", "all,docs,dev")])
+    shutil.rmtree(tmp_path / ".venv")
+    off.touch()  # both fail: uv is tried first
+    assert installed(".study") == (2, [("uv", "report,torch"), ("python", "report,torch")])
 
 
 def citation() -> dict[str, Any]:
