@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _REPLACEMENT_KEYS = ("start", "rank", "kernel", "wrong")
 _KEYS = ("replace", "by", *_REPLACEMENT_KEYS, "target")  # below `ablation:` in a study
 CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
+PAGE = f"{FIGURE}.html"
 
 
 @command(
@@ -80,7 +81,7 @@ def ablate(
     yes: Yes = False,
     device: Device = "auto",
     out: Annotated[
-        Path | None, "DIR", f"Write {CURVES}, {RESULT} and the figure there (PNG and SVG)."
+        Path | None, "DIR", f"Write {CURVES}, {RESULT}, a page and the figure there."
     ] = None,
     json: Json = False,
 ) -> None:
@@ -187,6 +188,7 @@ def ablate(
         figure = comparison_figure(both)
         for kind in ("png", "svg"):
             save(figure, out / f"{FIGURE}.{kind}")
+        result.to_html(out / PAGE)
         tell(f"wrote {out}")
     # Last: an unknown ratio sets the exit code, and the curves are shown all the same.
     if result.comparison.ratio is None and result.comparison.ratio_range is None:

@@ -72,7 +72,8 @@ def plan(
         from korisk.report.page.page import curves_page
 
         goal = next(iter(targets), None)
-        write_page(html, curves_page(curves, trained, relatives, title=path.name, target=goal))
+        page = curves_page(curves, trained, relatives, title=path.name, target=goal, sure=sure)
+        write_page(html, page)
     content = [
         {"read_as": view.curve.read_as if view.curve else "", **answer, "at": _plain(rows)}
         for view, answers, rows in zip(forecasts, plans, at_sizes, strict=True)

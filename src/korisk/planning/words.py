@@ -1,10 +1,7 @@
-"""Every sentence about an answer, for terminal, page, notebook and JSON. Nothing is computed here.
-
-The page's table.js fills in the same templates, those in capitals.
-"""
+"""Every sentence about an answer, for terminal, page, notebook and JSON; nothing is computed."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from korisk.errors import Message
@@ -64,6 +61,8 @@ FACTORS = {
 QUESTION = {
     "": "How many training samples are needed to reach {goal}?",
     "model": "How many training samples does {model} need to reach {goal}?",
+    "ratio": "Does {first} or {second} need fewer training samples to reach {goal}?",
+    "ablation": "How many training samples does the known operator {layer} save at {goal}?",
 }
 RECORD = {
     "pilot": "Of {asked} such answers from pilots of imaging networks, an N called 90% sure was "
@@ -159,6 +158,11 @@ def odds(even: int | None, lower: int | None, upper: int | None) -> str:
 def question(model: str, goal: str) -> str:
     """The question of a plan, which opens its page."""
     return QUESTION["model" if model else ""].format(model=model, goal=goal)
+
+
+def question_of_two(kind: str, layer: str, names: Sequence[str]) -> str:
+    """The question of a comparison, with a place for its goal."""
+    return QUESTION[kind].format(layer=layer, first=names[0], second=names[1], goal="{goal}")
 
 
 def record(kind: str, rows: Iterable[Held], far: float = 1.0) -> str:

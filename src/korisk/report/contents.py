@@ -7,7 +7,7 @@ report shows what is stored and lists what is missing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Draw = Callable[..., "Figure | None"]  # with `narrow`
 
-# Functions that return the tables of a report with further ones among them. Packages append theirs
-# when they are imported, so that this one needs none of them.
-SUPPLEMENTS: list[Callable[[Contents, list[ReportTable]], list[ReportTable]]] = []
 SQUARED = "(RMSE / max)\N{SUPERSCRIPT TWO}"
 
 
@@ -167,6 +164,20 @@ def read_contents(path: str | PathLike[str]) -> Contents:
             points=tuple(points),
             known=planned is not None,
         )
+
+
+@dataclass(frozen=True)
+class Supplement:
+    """What a package adds to reports of its own studies."""
+
+    tables: Callable[[Contents, list[ReportTable]], list[ReportTable]]  # with its own among them
+    # The question with which the page opens, its answer in sentences, and the names of the tables
+    # below it; no sentences for the studies of others.
+    opening: Callable[[Contents], tuple[str, list[str], Sequence[str]]]
+
+
+# Packages append theirs when they are imported, so that this one needs none of them.
+SUPPLEMENTS: list[Supplement] = []
 
 
 def refuse_an_empty_one(contents: Contents) -> None:

@@ -31,18 +31,20 @@ def study_figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
             yield stem, figure
 
 
-def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure]]:
+def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure | None]]:
     """Iterate over the figures of a page, each for wide and for narrow screens.
 
-    Reconstructions are left out, since the page has its own viewer; of the weights, only the last
-    figure is shown.
+    Of reconstructions and of weights only the last is shown, with few N: images take much space.
     """
     figures = list(_figures(contents))
-    last_weights = [stem for stem, _ in figures if stem.startswith("weights_")][-1:]
+    last = {stem.partition("_")[0]: stem for stem, _ in figures}
     for stem, draw in figures:
-        if not stem.startswith(("reconstructions_", "weights_")) or stem in last_weights:
-            wide, narrow = draw(narrow=False), draw(narrow=True)
-            if wide is not None and narrow is not None:
+        kind = stem.partition("_")[0]
+        if stem == last[kind]:
+            narrow = draw(narrow=True)
+            if kind == "reconstructions" and narrow is not None:
+                yield stem, narrow, None
+            elif (wide := draw(narrow=False)) is not None:
                 yield stem, wide, narrow
 
 

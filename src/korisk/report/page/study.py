@@ -7,23 +7,22 @@ from html import escape
 from korisk._group import grouped
 from korisk._json import JsonMapping
 from korisk.planning.targets import Group, with_valid_targets
-from korisk.report.contents import Contents, refuse_an_empty_one
+from korisk.report.contents import SUPPLEMENTS, Contents, refuse_an_empty_one
 from korisk.report.figures.study import page_figures
-from korisk.report.page.page import LARGEST, Page, Section, asset, figure_html
-from korisk.report.page.pictures import framed
-from korisk.report.page.planner import Watch, groups_data, unwatched
+from korisk.report.page.page import Page, Section, bullets, figure_html
+from korisk.report.page.planner import Watch, unwatched
 from korisk.report.page.prediction import prediction_section
+from korisk.report.tables.table import ReportTable
 from korisk.report.tables.tables import study_tables
 from korisk.report.tables.text import html as table_html
 from korisk.texts import counted
 
-_SPARE = 200_000  # bytes that are kept free
 _MOST_ROWS = 400  # of a table in a page
 # Alternative texts of figures, by the first word of their names.
 _WORDS = {
     "sample": "Errors over training samples at every point",
-    "two": "The two factors of Proposition 1, their product and the ratio of N, against the target",
     "layers": "Amplification of every layer by three bounds, and its part of the bound",
+    "reconstructions": "Test images, and their reconstructions and errors by every model",
     "weights": "Learned weights against the analytic ones, over views and detector bins",
 }
 
@@ -70,49 +69,48 @@ def study_page(
         for p in points
     ]
     groups, refused = with_valid_targets(every)
-    curves, crowded = groups_data(groups, watch=watch)
-    figures = tables = ""  # HTML
+    watch("tables")
+    tables = {table.name: table for table in study_tables(contents)}
+    opening = ""
+    for supplement in SUPPLEMENTS:
+        question, sentences, names = supplement.opening(contents)
+        if sentences:
+            shown = "".join(_table(tables.pop(name)) for name in names if name in tables)
+            opening = (
+                f'<section id="opening"><p class="question">{escape(question)}</p>'
+                f'<h1 class="answer">{escape(sentences[0])}</h1>{bullets(sentences[1:])}{shown}'
+                "</section>"
+            )
+    predicted, unseen = prediction_section(contents)
+    figures = ""
     for name, wide, narrow in page_figures(contents):
         watch(name)
         alt_text = _WORDS.get(name.partition("_")[0], name)
         figures += figure_html(wide, alt_text, f"{alt_text}.", narrow=narrow)
-    watch("tables")
-    for table in study_tables(contents):
-        shortened = replace(table, rows=table.rows[:_MOST_ROWS])
-        state = "" if table.name == "cells" else " open"
-        html = f"<details{state}><summary>{escape(table.title)}</summary>{table_html(shortened)}"
-        if len(table.rows) > _MOST_ROWS:
-            limit = f"The first {_MOST_ROWS:,} of {len(table.rows):,}"
-            html += f"<p>{limit}; korisk export has all.</p>"
-        tables += f"{html}</details>"
-    predicted, unseen = prediction_section(contents, watch)
     sections = [
-        predicted,
+        Section("predicted", "Predicted before training", predicted),
         Section("figures", "Figures", figures),
-        Section("tables", "Tables", tables),
+        Section("tables", "Tables", "".join(map(_table, tables.values()))),
         Section("how", "How it was measured", _how(contents)),
     ]
-    page = Page(
+    return Page(
         title=contents.name,
         kind="korisk report of a study",
         groups=groups,
-        data={"groups": curves, "pictures": []},
-        notes=[*_missing(contents), *refused, *crowded, *unseen],
+        notes=[*_missing(contents), *refused, *unseen],
+        opening=opening,
         sections=[section for section in sections if section.html],
-    )
-    pictured = [(p.name, p.pictures) for p in contents.points if p.pictures and p.pictures.images]
-    if pictured:
-        watch("pictures")
-        # Pictures get the bytes that the rest of the page leaves.
-        space = max(LARGEST - _SPARE - len(page.html().encode()), 0)
-        frames, dropped = framed(pictured, most=space)
-        note = f"There is no space for the pictures of {', '.join(dropped)}."
-        page = replace(page, notes=[*page.notes, *([note] if dropped else [])])
-        if frames:
-            viewer = Section("pictures", "Reconstructions", asset("pictures.html"))
-            data = page.data | {"pictures": frames}
-            page = replace(page, data=data, sections=[viewer, *page.sections])
-    return page.html()
+    ).html(watch)
+
+
+def _table(table: ReportTable) -> str:
+    """HTML of a table with its title; a long one ends with the place of the rest."""
+    html = f"<h3>{escape(table.title)}</h3>"
+    html += table_html(replace(table, rows=table.rows[:_MOST_ROWS]))
+    if len(table.rows) > _MOST_ROWS:
+        limit = f"The first {_MOST_ROWS:,} of {len(table.rows):,}"
+        html += f"<p>{limit}; korisk export has all.</p>"
+    return html
 
 
 def _missing(contents: Contents) -> Iterator[str]:
@@ -152,7 +150,7 @@ def _how(contents: Contents) -> str:
         pairs = [("metric", point.metric), ("seeds", seeds), *_flat(point.spec)]
         summary = f"<summary>{escape(point.name)}: what was run</summary>"
         html += f"<details>{summary}{_definitions(pairs)}</details>"
-    return f"{html}<h3>How it is extrapolated</h3>{asset('method.html')}"
+    return html
 
 
 def _definitions(pairs: Sequence[tuple[str, str]]) -> str:

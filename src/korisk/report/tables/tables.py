@@ -26,7 +26,7 @@ def study_tables(contents: Contents) -> list[ReportTable]:
     builders = status_table, calibration_table, comparison_table, parameters_table, cells_table
     tables = [build(contents) for build in builders]
     for supplement in SUPPLEMENTS:
-        tables = supplement(contents, tables)
+        tables = supplement.tables(contents, tables)
     return [table for table in tables if table.rows]
 
 
