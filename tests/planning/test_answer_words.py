@@ -19,7 +19,7 @@ from korisk.planning.chances import LEVELS, Chances
 from korisk.planning.record import RECORD
 from korisk.planning.tables import (
     AtSize,
-    comparison_table,
+    comparison_tables,
     error_table,
     plan_tables,
     sample_cells,
@@ -185,7 +185,8 @@ def test_a_comparison_has_a_row_for_each_plan() -> None:
     n = np.array([16, 32, 64, 128, 256])
     rate = np.log(n) / n
     pair = kr.compare(kr.Curve(n, 0.01 + 0.5 * rate), kr.Curve(n, 0.02 + 2.0 * rate), 0.05)
-    assert comparison_table(pair).rows == [
+    (table,) = comparison_tables(pair)
+    assert table.rows == [
         [name, *sample_cells(plan, (0.9,))]
         for name, plan in zip(pair.names, (pair.first, pair.second), strict=True)
     ]

@@ -10,7 +10,6 @@ from scipy.special import ndtri
 
 import korisk as kr
 from korisk.curves.noise import paired_correlation
-from korisk.errors import UnreachableError
 from korisk.planning import words
 from korisk.planning.compare import WIDER
 from pilots import FC_128, KO_128, N_128, KnownLaw, known_forecast, known_plan, released_h8
@@ -268,16 +267,6 @@ def test_plain_values_have_both_plans() -> None:
     assert content["saving"] == pair.saving()
     assert content["explanation"] == pair.explain(full=True)
     assert content["record"] == pair.record
-
-
-def test_an_unreachable_target_is_refused_by_the_name_of_the_model() -> None:
-    rising = [0.05, 0.06, 0.08, 0.1, 0.2, 0.3]
-    for model, name in (("FC", "FC"), ("", "second")):
-        worse = kr.compare(KO, kr.Curve(N, rising, model=model), 0.02)
-        with pytest.raises(UnreachableError, match="gets worse") as refusal:
-            worse.require_advice()
-        assert str(refusal.value).startswith(f"{name}: ")
-    kr.compare(KO, FC, 0.02).require_advice()
 
 
 @pytest.mark.parametrize(("factor", "doubted"), [(150.0, True), (15.0, False), (1.5, False)])

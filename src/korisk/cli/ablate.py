@@ -17,13 +17,13 @@ from korisk.cli.common import own_code
 from korisk.cli.common.command import command
 from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Device, Json, Recipe, Target, Yes
-from korisk.cli.common.output import json_text, print_json, show
+from korisk.cli.common.output import exit_if, json_text, print_json, show
 from korisk.cli.rehearse import agreed, source_of, time_left
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, UnreachableError, did_you_mean, shown
+from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import make_folder, read_yaml, write_text
 from korisk.studies.run.compute import chosen_device
-from korisk.texts import duration, number
+from korisk.texts import duration
 
 if TYPE_CHECKING:
     from torch import nn
@@ -191,10 +191,7 @@ def ablate(
         result.to_html(out / PAGE)
         tell(f"wrote {out}")
     # Last: an unknown ratio sets the exit code, and the curves are shown all the same.
-    if result.comparison.ratio is None and result.comparison.ratio_range is None:
-        saving = f"what {result.layer} saves at {number(result.target)}"
-        remedy = "ask for another --target, or train at other sizes"
-        raise UnreachableError(f"{saving} is not known; {remedy}")
+    exit_if(result.comparison.ratio is None and result.comparison.ratio_range is None)
 
 
 def read_ablation(path: Path) -> tuple[Study, JsonDict]:

@@ -8,10 +8,17 @@ from typing import Annotated
 from korisk._checks import LARGEST_N, count
 from korisk.cli.common import options
 from korisk.cli.common.command import command
-from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
+from korisk.cli.common.output import (
+    check_plot,
+    exit_if,
+    print_json,
+    save_plot,
+    show,
+    show_numbers,
+    write_page,
+)
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, Message, UnreachableError
-from korisk.planning import words
 from korisk.planning.fit import check_target, level_of
 from korisk.planning.limits import read_training
 from korisk.planning.plan import Forecast, Plan, forecast
@@ -89,21 +96,18 @@ def plan(
         for view, similar in zip(forecasts, relatives, strict=True):
             if any(relatives) and not similar:
                 show(f"No related curve is named {view.evidence.name}.")
-        show(*plan_tables([item for answers in plans for item in answers], sure, full=full))
+        show_numbers(plan_tables([item for answers in plans for item in answers], sure, full=full))
         if at:
             names = [view.model for view in forecasts]
             noun = curves[0].unit.noun
             show(error_table(list(zip(names, at_sizes, strict=True)), noun, targets))
-        if targets:
-            show(f"({words.LEGEND})")
     if plot is not None:
         from korisk.report.figures.forecast import plans_figure
 
         save_plot(plans_figure([answers[0] for answers in plans], sure=sure), plot)
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
-    for answers, rows, view in zip(plans, at_sizes, forecasts, strict=True):
-        for item in answers:
-            item.require_advice(sure)
+    exit_if(not all(item.recommend(sure).helps for answers in plans for item in answers))
+    for rows, view in zip(at_sizes, forecasts, strict=True):
         for n, expected, _ in rows:
             if expected is None:
                 raise UnreachableError(

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.curves.noise import paired_correlation
-from korisk.errors import KoriskError, Message, UnreachableError, invalid
+from korisk.errors import KoriskError, Message, invalid
 from korisk.planning import words
 from korisk.planning.fit import calibrate, check_curve, check_target
 from korisk.planning.forecast import LEAST_SIZES, Source
@@ -408,15 +408,6 @@ class Comparison(Shown):
         if not (fractions and ratios.size and ratios.min() > _LIKE_PERCENT):
             return ""
         return words.unit_doubt(low_name, high_name)
-
-    def require_advice(self) -> None:
-        """Raise `UnreachableError` if no amount of data lets one of the two reach the target."""
-        for name, plan in zip(self.names, self._plans, strict=True):
-            try:
-                plan.require_advice()
-            except UnreachableError as error:
-                start = "" if plan.forecast.model else f"{name}: "
-                raise UnreachableError(f"{start}{error}") from None
 
     def explain(self, *, full: bool = False) -> Message:
         """The comparison in lines: the ratio, its record, what to do with each, where they cross.

@@ -27,8 +27,6 @@ from korisk.planning.forecast import (
 from korisk.planning.limits import Longer
 from korisk.planning.recommend import Recommendation, recommend
 
-_ANSWERED = ("collect", "measure", "train", "unlikely")  # actions that say what to do next
-
 
 @dataclass(frozen=True, eq=False)
 class Plan(Shown, Numbers):
@@ -106,18 +104,6 @@ class Plan(Shown, Numbers):
         if samples is None:
             raise UnreachableError(self.recommend(sure).explain())
         return samples
-
-    def require_advice(self, sure: float = 0.9) -> None:
-        """Raise `UnreachableError` if no amount of data helps, or nothing is known.
-
-        Parameters
-        ----------
-        sure : float, default 0.9
-            The probability of the recommendation.
-        """
-        advice = self.recommend(sure)
-        if advice.action not in _ANSWERED:
-            raise UnreachableError(advice.explain())
 
     @cached_property
     def about_related(self) -> str:

@@ -96,6 +96,11 @@ class Recommendation:
         return self.sentence
 
     @property
+    def helps(self) -> bool:
+        """Whether it says what to do next, or that more data does not help, or nothing is known."""
+        return self.action not in ("stop", "unknown")
+
+    @property
     def odds(self) -> str:
         """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
         return words.odds(self.even, self.lower, self.upper)

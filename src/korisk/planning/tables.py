@@ -34,10 +34,16 @@ def sample_cells(plan: Numbers, levels: Sequence[float]) -> list[str]:
     return [*texts, *(["-", "-"] if math.isinf(plan.lower) else ends), reach]
 
 
+def has_numbers(plan: Numbers) -> bool:
+    """Whether a plan has a plausible range of N."""
+    return not plan.doubt and math.isfinite(plan.lower)
+
+
 def plan_tables(
     plans: Sequence[Numbers], sure: float = 0.9, *, full: bool = False
 ) -> Iterator[Table]:
-    """The sample sizes of several plans, one row each."""
+    """The sample sizes of several plans, one row each; one without any has its sentence alone."""
+    plans = [plan for plan in plans if has_numbers(plan)]
     if plans:
         levels = tuple(sorted({sure, *(LEVELS if full else ())}, reverse=not full))
         rows = [
@@ -65,15 +71,15 @@ def error_table(
     return Table(f"Expected {noun}", heads, rows)
 
 
-def comparison_table(comparison: Comparison, *, full: bool = False) -> Table:
-    """The sample sizes of two models."""
-    plans = comparison.first, comparison.second
+def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator[Table]:
+    """The sample sizes of two models; none if neither has any."""
+    plans = zip(comparison.names, (comparison.first, comparison.second), strict=True)
+    named = [(name, plan) for name, plan in plans if has_numbers(plan)]
     levels = LEVELS if full else (0.9,)
-    return Table(
+    if not named:
+        return
+    yield Table(
         f"Samples for {number(comparison.target)}" if full else "",
         ["model", *sample_heads(levels)],
-        [
-            [name, *sample_cells(plan, levels)]
-            for name, plan in zip(comparison.names, plans, strict=True)
-        ],
+        [[name, *sample_cells(plan, levels)] for name, plan in named],
     )

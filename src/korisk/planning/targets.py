@@ -17,7 +17,7 @@ from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING, mean_variance
 from korisk.curves.unit import Unit
 from korisk.errors import KoriskError
-from korisk.planning.compare import Comparison, Crossing
+from korisk.planning.compare import Comparison
 from korisk.planning.forecast import LEAST_SIZES, check_goal
 from korisk.planning.limits import Longer
 from korisk.planning.plan import Forecast, Plan, forecast
@@ -73,7 +73,6 @@ class Group:
     forecasts: tuple[Forecast, ...]
     requested: float | None = None
     short: tuple[Curve, ...] = ()  # curves with too few sizes for a forecast
-    crossing: Crossing | None = None
     complete: bool = True
     trained: tuple[Trained, ...] = ()  # by forecast
 
@@ -176,10 +175,9 @@ class Group:
         places = list(combinations(range(count), 2))
         if count > _ALL_PAIRS:
             places = [(0, second) for second in range(1, min(count, _MOST_PAIRS + 1))]
-        known = self.crossing if count == 2 and not self.short else None
         pairs: list[Pair] = []
         for first, second in places:
-            crossed = known or Comparison(self.plans[first], self.plans[second]).crossing
+            crossed = Comparison(self.plans[first], self.plans[second]).crossing
             every = 1 if (first, second) == (0, 1) else _EVERY
             # The first target is always compared, because the page opens with it.
             stops = sorted({*range(0, len(self.stops), every), self.stops.index(self.target)})

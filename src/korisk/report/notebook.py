@@ -11,7 +11,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import MissingExtraError, invalid
 from korisk.planning.compare import Comparison
 from korisk.planning.plan import Forecast, Plan
-from korisk.planning.tables import comparison_table, plan_tables
+from korisk.planning.tables import comparison_tables, plan_tables
 from korisk.planning.words import span, value
 from korisk.texts import Table
 
@@ -72,7 +72,7 @@ def _tables(item: Any) -> Iterator[Table]:
     if isinstance(item, Plan):
         yield from plan_tables([item])
     if isinstance(item, Comparison):
-        yield comparison_table(item)
+        yield from comparison_tables(item)
 
 
 def _table_html(table: Table) -> str:

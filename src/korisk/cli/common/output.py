@@ -2,16 +2,20 @@
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table as DrawnTable
 from rich.text import Text
 
 from korisk.cli.common.messages import in_options, tell
+from korisk.errors import UnreachableError
 from korisk.files import figure_kind, write_text
+from korisk.planning import words
 from korisk.texts import Table, plain
 
 if TYPE_CHECKING:
@@ -48,6 +52,18 @@ def show(*items: Table | str, whole_lines: bool = False) -> None:
             terminal.print(drawn(item))
         else:
             terminal.print(in_options(item), highlight=False, soft_wrap=whole_lines)
+
+
+def show_numbers(tables: Iterable[Table]) -> None:
+    """Print tables of sample sizes, and what their columns mean."""
+    shown = list(tables)
+    show(*shown, *([f"({words.LEGEND})"] if shown else []))
+
+
+def exit_if(lost: bool) -> None:
+    """End with the exit code of a target out of reach, which stands in the answer already."""
+    if lost:
+        raise typer.Exit(UnreachableError.exit_code)
 
 
 def drawn(table: Table) -> DrawnTable:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from korisk._version import __version__
@@ -22,21 +22,20 @@ from korisk.curves.curve import Curve
 from korisk.planning import words
 from korisk.planning.forecast import LEAST_SIZES, check_goal
 from korisk.planning.plan import Forecast, Plan, forecast
-from korisk.planning.tables import sample_cells
+from korisk.planning.tables import sample_cells, sample_heads
 from korisk.planning.targets import Group, Trained, main_group
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
 from korisk.report.page.planner import (
     Watch,
     groups_data,
-    heads,
     reasons,
     slider_levels,
     table_levels,
     unwatched,
 )
-from korisk.report.tables.table import worded
+from korisk.report.tables.tables import measured_table
 from korisk.report.tables.text import html as table_html
-from korisk.texts import counted, script_json
+from korisk.texts import script_json
 
 # Matplotlib itself is imported by `report.figures`, whose error says what to install.
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 SURE = 0.9  # the level with which a page opens
 _SMALLEST_TYPE = 9  # CSS pixels; smaller type in a figure could not be read
-_COLUMNS = 4  # models in the table of all points
 _NOTHING = (
     "No curve has three sizes yet, so nothing can be extrapolated: measure each model at three "
     "training set sizes or more."
@@ -136,6 +134,7 @@ class Page:
             for item in pair
             for cells in [sample_cells(item, table_levels(self.sure))]
         )
+        heads = ["target", "model", *sample_heads(table_levels(self.sure))]
         return Template(asset("planner.html")).substitute(
             level="h2" if self.opening else "h1",
             question=escape(question.replace("{goal}", goal)),
@@ -147,7 +146,7 @@ class Page:
             reasons=_items(checks),
             assumed=asset("rehearsal.html" if view.basis == "rehearsal" else "pilot.html"),
             legend=escape(f"{words.LEGEND[0].upper()}{words.LEGEND[1:]}"),
-            heads="".join(f'<th scope="col">{escape(head)}</th>' for head in heads(self.sure)),
+            heads="".join(f'<th scope="col">{escape(head)}</th>' for head in heads),
             rows="".join(rows),
             every=_overview(self.groups) if len(self.groups) > 1 else "",
         )
@@ -161,43 +160,19 @@ def _line(plan: Plan, sure: float) -> str:
 
 
 def _overview(groups: Sequence[Group]) -> str:
-    """A table of the answers of all groups at their first targets; a row opens its group."""
-    # Two columns for each model, so that only a few models fit.
-    views = (view for group in groups for view in group.forecasts)
-    names = list(dict.fromkeys(view.evidence.name for view in views))
-    left_out, names = len(names[_COLUMNS:]), names[:_COLUMNS]
-    columns = ["point", "target"]
-    for name in names:
-        columns += [f"{name}, 90% sure", f"{name}, even odds"]
-    columns += ["who needs fewer"] * (len(names) > 1)
+    """The answers of all groups at their first targets; a row opens its group."""
     rows = []
     for group in groups:
-        cells = ["\N{EN DASH}"] * (len(columns) - 1)
         link = escape(group.name)
         if group.forecasts:
             state = {"point": group.name, "target": group.target}
-            address = escape(urlencode(state, quote_via=quote))
-            link = f'<a href="#{address}">{link}</a>'
-            cells[0] = words.value(group.target)
-            for plan in group.plans:
-                name = plan.forecast.evidence.name
-                if name in names:
-                    cell, advice = 1 + 2 * names.index(name), plan.recommend()
-                    cells[cell] = words.short(advice.action, advice.n)
-                    if advice.even is not None:
-                        cells[cell + 1] = words.count(advice.even)
-        if group.comparison is not None:
-            cells[-1] = group.comparison.saving()
-        body = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        rows.append(f'<tr><th scope="row">{link}</th>{body}</tr>')
-    header = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    caption = "A row opens its point."
-    if left_out:
-        caption += f" The sliders show {counted(left_out, 'more model')}."
+            link = f'<a href="#{escape(urlencode(state, quote_via=quote))}">{link}</a>'
+        rows.append(f'<tr><th scope="row">{link}</th><td>{escape(group.sentence)}</td></tr>')
     return (
         '<h3>Every point</h3><div class="table" role="region" aria-label="Answers at every point" '
-        f'tabindex="0"><table id="every"><caption><span>{caption}</span></caption>'
-        f"<thead><tr>{header}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        'tabindex="0"><table id="every"><caption><span>A row opens its point.</span></caption>'
+        '<thead><tr><th scope="col">point</th><th scope="col">answer</th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
@@ -268,18 +243,27 @@ def plans_page(
     if target is not None:
         check_goal(forecasts, target)
     group = Group(title, tuple(forecasts), target, tuple(short), trained=tuple(trained))
-    options = {"kind": kind, "sure": sure, "opens": opens, "question": question}
-    return groups_page([group], title=title, facts=facts, **options)
+    about: Any = {"kind": kind, "sure": sure, "opens": opens, "question": question}
+    return groups_page([group], title=title, facts=facts, **about)
 
 
 def groups_page(
-    groups: Sequence[Group], *, title: str, facts: Sequence[str] = (), **options: object
+    groups: Sequence[Group], *, title: str, kind: str, facts: Sequence[str] = (), **about: Any
 ) -> str:
     """Write the page of forecasts at one operating point or at several."""
-    sections = [_evidence(group, str(k or "")) for k, group in enumerate(groups)]
-    if facts:
-        sections.append(Section("took", "How it was done", bullets(facts)))
-    return Page(title=title, groups=groups, sections=sections, **options).html()
+    several = len(groups) > 1
+    table = measured_table(
+        (group.name if several else None, curve)
+        for group in groups
+        for curves in [*((v.curve, v.simulated) for v in group.forecasts), group.short]
+        for curve in curves
+        if curve is not None
+    )
+    simulated = any(view.simulated for group in groups for view in group.forecasts)
+    heading = "What was simulated" if simulated else "What was measured"
+    sections = [Section("measured", heading, table_html(table))]
+    sections += [Section("took", "How it was done", bullets(facts))] if facts else []
+    return Page(title=title, kind=kind, groups=groups, sections=sections, **about).html()
 
 
 def curves_page(
@@ -305,18 +289,3 @@ def curves_page(
         target=target,
         sure=sure,
     )
-
-
-def _evidence(group: Group, number: str) -> Section:
-    """What was measured or simulated: the means over seeds."""
-    curves = [curve for view in group.forecasts for curve in (view.curve, view.simulated) if curve]
-    rows = []
-    for curve in (*curves, *group.short):
-        means = curve.unit.from_error(curve.means).tolist()
-        for n, seeds, mean in zip(curve.sizes.tolist(), curve.counts.tolist(), means, strict=True):
-            rows.append((curve.name, n, seeds, mean))
-    table = worded("measured", rows, more=[curves[0].metric or curves[0].unit.noun])
-    measured = all(view.simulated is None for view in group.forecasts)
-    heading = "What was measured" if measured else "What was simulated"
-    title = f"{group.name}: {heading}" if number else heading
-    return Section(f"measured{number}", title, table_html(table))

@@ -16,7 +16,7 @@ from korisk.planning import words
 from korisk.planning.chances import LEVELS
 from korisk.planning.forecast import LEAST_SIZES
 from korisk.planning.plan import Forecast, Plan
-from korisk.planning.tables import sample_cells, sample_heads
+from korisk.planning.tables import sample_cells
 from korisk.planning.targets import Group, main_group, round_targets
 from korisk.report.figures.panels import Array, error_bars, track
 from korisk.report.figures.style import glossary
@@ -55,12 +55,6 @@ def slider_levels(sure: float) -> list[float]:
 def table_levels(sure: float) -> list[float]:
     """The levels of the table of numbers."""
     return sorted({*LEVELS, sure})
-
-
-def heads(sure: float) -> list[str]:
-    """The columns of the table of numbers."""
-    titles = sample_heads(table_levels(sure))
-    return ["target", "model", *(title.replace("\n", " ") for title in titles)]
 
 
 def groups_data(

@@ -33,7 +33,7 @@ def prediction_section(contents: Contents) -> tuple[str, list[str]]:
         raise KoriskError(f"{error}, or remove it to report without a prediction") from None
     points = {point.name: point for point in contents.points}
     results: list[Outcome] = []
-    notes = []
+    notes, origins = [], []
     for entry in record.points:
         point = points.get(entry.point)
         problem = point.spec.get("problem") if point else None
@@ -48,13 +48,15 @@ def prediction_section(contents: Contents) -> tuple[str, list[str]]:
             reason = "is no point of this study with the same problem and the same ReLU"
             notes.append(f"{NAME}: {entry.point} {reason}.")
             continue
+        origins.append(f"{entry.point}: predicted from {entry.images}.")
         results += outcomes(entry, measured_curves(point.cells))
     if not results:
         return "", notes
     rows = [
         (e.point, e.model, e.n, e.predicted, e.lower, e.upper, e.measured, e.ratio) for e in results
     ]
-    return bullets(outcome_sentences(results)) + table_html(worded("predicted", rows)), notes
+    html = bullets([*origins, *outcome_sentences(results)])
+    return html + table_html(worded("predicted", rows)), notes
 
 
 # --- The page of a rehearsal ---------------------------------------------------------------------

@@ -1,29 +1,25 @@
 """Page of a study: from the contents of its store to one HTML file."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Iterator
 from html import escape
 
 from korisk._group import grouped
-from korisk._json import JsonMapping
 from korisk.planning.targets import Group, with_valid_targets
 from korisk.report.contents import SUPPLEMENTS, Contents, refuse_an_empty_one
 from korisk.report.figures.study import page_figures
 from korisk.report.page.page import Page, Section, bullets, figure_html
 from korisk.report.page.planner import Watch, unwatched
 from korisk.report.page.prediction import prediction_section
-from korisk.report.tables.table import ReportTable
 from korisk.report.tables.tables import study_tables
 from korisk.report.tables.text import html as table_html
 from korisk.texts import counted
 
-_MOST_ROWS = 400  # of a table in a page
 # Alternative texts of figures, by the first word of their names.
 _WORDS = {
     "sample": "Errors over training samples at every point",
     "layers": "Amplification of every layer by three bounds, and its part of the bound",
     "reconstructions": "Test images, and their reconstructions and errors by every model",
-    "weights": "Learned weights against the analytic ones, over views and detector bins",
 }
 
 
@@ -56,26 +52,20 @@ def study_page(
         If no cell is finished, or no point covers the target.
     """
     refuse_an_empty_one(contents)
-    crossings = contents.crossings
-    points = [point for point in contents.points if point.curves]
-    every = [
-        Group.of_curves(
-            p.name,
-            p.curves,
-            requested=target,
-            crossing=crossings.get(p.name),
-            complete=p.complete,
-        )
-        for p in points
-    ]
-    groups, refused = with_valid_targets(every)
+    groups, refused = with_valid_targets(
+        [
+            Group.of_curves(point.name, point.curves, requested=target, complete=point.complete)
+            for point in contents.points
+            if point.curves
+        ]
+    )
     watch("tables")
     tables = {table.name: table for table in study_tables(contents)}
     opening = ""
     for supplement in SUPPLEMENTS:
         question, sentences, names = supplement.opening(contents)
         if sentences:
-            shown = "".join(_table(tables.pop(name)) for name in names if name in tables)
+            shown = "".join(table_html(tables.pop(name)) for name in names if name in tables)
             opening = (
                 f'<section id="opening"><p class="question">{escape(question)}</p>'
                 f'<h1 class="answer">{escape(sentences[0])}</h1>{bullets(sentences[1:])}{shown}'
@@ -90,7 +80,7 @@ def study_page(
     sections = [
         Section("predicted", "Predicted before training", predicted),
         Section("figures", "Figures", figures),
-        Section("tables", "Tables", "".join(map(_table, tables.values()))),
+        Section("tables", "Tables", "".join(map(table_html, tables.values()))),
         Section("how", "How it was measured", _how(contents)),
     ]
     return Page(
@@ -101,16 +91,6 @@ def study_page(
         opening=opening,
         sections=[section for section in sections if section.html],
     ).html(watch)
-
-
-def _table(table: ReportTable) -> str:
-    """HTML of a table with its title; a long one ends with the place of the rest."""
-    html = f"<h3>{escape(table.title)}</h3>"
-    html += table_html(replace(table, rows=table.rows[:_MOST_ROWS]))
-    if len(table.rows) > _MOST_ROWS:
-        limit = f"The first {_MOST_ROWS:,} of {len(table.rows):,}"
-        html += f"<p>{limit}; korisk export has all.</p>"
-    return html
 
 
 def _missing(contents: Contents) -> Iterator[str]:
@@ -144,25 +124,12 @@ def _how(contents: Contents) -> str:
         pairs = [pair for cell in cells for pair in getattr(cell.usage, field).items()]
         by_name = grouped((str(name), str(value)) for name, value in pairs if name != "korisk")
         facts += [(name, ", ".join(sorted(set(values)))) for name, values in by_name.items()]
-    html = _definitions(facts)
+    rows = "".join(f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd></div>" for a, b in facts)
+    html = f'<dl class="facts">{rows}</dl>'
     for point in contents.points:
-        seeds = ", ".join(str(cell.task.seed) for cell in point.cells)
-        pairs = [("metric", point.metric), ("seeds", seeds), *_flat(point.spec)]
+        seeds = [cell.task.seed for cell in point.cells]
+        spec = {"metric": point.metric, "seeds": seeds, **point.spec}
+        settings = escape(json.dumps(spec, indent=1, default=str, ensure_ascii=False))
         summary = f"<summary>{escape(point.name)}: what was run</summary>"
-        html += f"<details>{summary}{_definitions(pairs)}</details>"
+        html += f"<details>{summary}<pre>{settings}</pre></details>"
     return html
-
-
-def _definitions(pairs: Sequence[tuple[str, str]]) -> str:
-    inner = "".join(f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd></div>" for a, b in pairs)
-    return f'<dl class="facts">{inner}</dl>'
-
-
-def _flat(content: JsonMapping, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Flatten nested settings to names such as problem.side."""
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        elif value is not None:
-            values = value if isinstance(value, list) else [value]
-            yield f"{prefix}{name}", ", ".join(map(str, values))
