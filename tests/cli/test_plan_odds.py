@@ -26,8 +26,9 @@ def written(path: Path, rows: Iterable[tuple[int, float]], model: str = "") -> P
 
 def rows(*command: object, code: int = 0) -> list[list[str]]:
     """What the table of samples holds, by its cells."""
-    behind = outputs(*command, code=code)[0].partition("──")[2].splitlines()[1:]
-    shown = takewhile(str.strip, behind)
+    lines = iter(outputs(*command, code=code)[0].splitlines())
+    next((line for line in lines if line.split()[:2] == ["target", "model"]), "")
+    shown = takewhile(lambda line: line.strip() and not line.startswith("("), lines)
     joined = (line.replace("above ", "above-").replace("below ", "below-") for line in shown)
     return [[cell.replace("-", " ", cell != "-") for cell in line.split()] for line in joined]
 

@@ -239,7 +239,7 @@ def test_answer_slider_and_chart_are_one_screen_and_move_together(
             assert box["y"] >= 0
             assert box["y"] + box["height"] <= SCREEN["height"], name
         seen = set()
-        for share in (0.5, 0.7, 0.9):
+        for share in (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7):
             stop(page, share)
             target = page.input_value("#target")
             line, mark = (
@@ -254,7 +254,9 @@ def test_answer_slider_and_chart_are_one_screen_and_move_together(
             else:
                 assert mark.count() == 0
             seen.add((target, number(line, "y1"), samples))
-        assert [len(set(column)) for column in zip(*seen, strict=True)] == [3, 3, 3]
+        targets, heights, numbers = (set(column) for column in zip(*seen, strict=True))
+        assert len(targets) == len(heights) == 7
+        assert len(numbers) >= 3
         # A link opens the same answer; a reload stays where it is.
         page.select_option("#model", label="FC")
         said = page.inner_text("#advice")
@@ -456,7 +458,7 @@ def test_every_choice_changes_what_is_shown(browser: "Browser", tmp_path: Path) 
     lines = ["n,error,seed,model"]
     for at, model in enumerate("abc"):
         for n in (8, 32, 128, 512):
-            lines += [f"{n},{(0.1 + at) * n**-0.5 * s!r},{s},{model}" for s in (1.0, 1.01)]
+            lines += [f"{n},{(0.1 + at) * n**-0.5 * (1 + s / 99)!r},{s},{model}" for s in (1, 2)]
     lines += ["8,0.1,1,short", "32,0.05,1,short"]
     file = tmp_path / "many.csv"
     file.write_text("\n".join(lines) + "\n")

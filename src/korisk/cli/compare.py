@@ -77,7 +77,7 @@ def compare(
         from korisk.report.page.answers import comparison_page
 
         title = " and ".join(path.name for path in paths)
-        write_page(html, comparison_page(comparisons[0], title))
+        write_page(html, lambda: comparison_page(comparisons[0], title))
     # Last: a target out of reach sets the exit code, and the results are shown all the same.
     plans = [plan for both in comparisons for plan in (both.first, both.second)]
     exit_if(not all(plan.recommend().helps for plan in plans))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from korisk._checks import LARGEST_N, count
 from korisk.cli.common import options
@@ -79,8 +79,8 @@ def plan(
         from korisk.report.page.page import curves_page
 
         goal = next(iter(targets), None)
-        page = curves_page(curves, trained, relatives, title=path.name, target=goal, sure=sure)
-        write_page(html, page)
+        about: dict[str, Any] = {"title": path.name, "target": goal, "sure": sure}
+        write_page(html, lambda: curves_page(curves, trained, relatives, **about))
     content = [
         {"read_as": view.curve.read_as if view.curve else "", **answer, "at": _plain(rows)}
         for view, answers, rows in zip(forecasts, plans, at_sizes, strict=True)

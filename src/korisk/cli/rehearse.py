@@ -226,7 +226,7 @@ def rehearse(
     if html is not None:
         from korisk.report.page.prediction import rehearsal_page
 
-        output.write_page(html, rehearsal_page(points, question, title=name))
+        output.write_page(html, lambda: rehearsal_page(points, question, title=name))
     if out is not None:
         tell(f"wrote {write_prediction(out, content)}")
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.

@@ -2,12 +2,11 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.table import Table as DrawnTable
 from rich.text import Text
@@ -72,9 +71,10 @@ def drawn(table: Table) -> DrawnTable:
         title=Text(plain(table.title)) if table.title else None,
         title_justify="left",
         title_style="bold",
-        box=box.SIMPLE_HEAD if table.title else None,
-        # No padding: the widest tables have titles, and must fit into 80 columns.
-        padding=0 if table.title else (0, 1),
+        box=None,
+        # One space between columns: the widest tables must fit into 80 columns.
+        padding=(0, 1),
+        collapse_padding=True,
         pad_edge=False,
     )
     for column, head in enumerate(table.heads):
@@ -125,7 +125,9 @@ def save_plot(figure: "Figure", path: Path) -> None:
     tell(f"wrote {path}")
 
 
-def write_page(path: Path, text: str) -> None:
-    """Write a page and say so."""
+def write_page(path: Path, draw: Callable[[], str]) -> None:
+    """Draw a page, which takes some seconds, write it and say so."""
+    with Console(stderr=True).status("drawing the page"):
+        text = draw()
     write_text(path, text)
     tell(f"wrote {path}")

@@ -77,7 +77,8 @@ class Page:
         curves, crowded = groups_data(self.groups, self.sure, watch=watch)
         main = main_group(self.groups)
         notes = [*self.notes, *crowded]
-        noted = f'<div class="note">{bullets(notes)}</div>' if notes else ""
+        region = '<div class="note" role="group" aria-label="Notes" tabindex="0">'
+        noted = f"{region}{bullets(notes)}</div>" if notes else ""
         planner = noted if self.opening else f'<h1 class="answer">{_NOTHING}</h1>{noted}'
         if main is not None:
             planner = self._planner(main, noted)
@@ -121,11 +122,13 @@ class Page:
             others = [_line(other, self.sure) for other in pair]
         elif main.comparison:
             others.append(main.comparison.saving())
-        checks = [
-            f"{item.forecast.evidence.name}: {text}" if len(pair) > 1 else text
-            for item in pair
-            for text in reasons(item, self.sure)
+        told = {item.forecast.evidence.name: reasons(item, self.sure) for item in pair}
+        # What holds for both models stands once, and without a name.
+        shared = [
+            text for text in told[view.evidence.name] if all(text in x for x in told.values())
         ]
+        checks = [f"{name}: {x}" for name, texts in told.items() for x in texts if x not in shared]
+        checks += shared
         rows = (
             f'<tr class="asked"><th scope="row">{words.value(item.target)}</th>'
             f"<td>{escape(item.forecast.evidence.name)}</td>"

@@ -68,8 +68,8 @@ def study_page(
             shown = "".join(table_html(tables.pop(name)) for name in names if name in tables)
             opening = (
                 f'<section id="opening"><p class="question">{escape(question)}</p>'
-                f'<h1 class="answer">{escape(sentences[0])}</h1>{bullets(sentences[1:])}{shown}'
-                "</section>"
+                f'<h1 class="answer">{escape(sentences[0])}</h1>{bullets(sentences[1:])}'
+                f"<h2>Its tables beside ours</h2>{shown}</section>"
             )
     predicted, unseen = prediction_section(contents)
     figures = ""

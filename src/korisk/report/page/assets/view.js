@@ -235,9 +235,12 @@
     }), ...(!ratio && saving ? [element("li", saving.words, { class: saving.likely ? "" : "unlikely" })] : []));
     clearTimeout(speaking);
     speaking = setTimeout(() => get("advice").removeAttribute("aria-busy"), QUIET);
-    const name = other ? (at) => `${model(at).name}: ` : () => "";
-    const reasons = asked().flatMap(({ at, now }) => now.reasons.map((each) => name(at) + said(at, each)));
-    get("reasons").replaceChildren(...reasons.map((reason) => element("li", reason)));
+    // What holds for both models stands once, and without a name.
+    const told = asked().map(({ at, now }) => now.reasons.map((each) => said(at, each)));
+    const shared = told[0].filter((reason) => !other || told[1].includes(reason));
+    const reasons = asked().flatMap(({ at }, row) =>
+      told[row].filter((reason) => !shared.includes(reason)).map((reason) => `${model(at).name}: ${reason}`));
+    get("reasons").replaceChildren(...[...reasons, ...shared].map((reason) => element("li", reason)));
     showNumbers();
     draw();
   }
