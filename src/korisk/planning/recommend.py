@@ -11,7 +11,8 @@ because. The first that applies is the advice:
    odds were checked.
 5. Without such a number: where a floor is shown and hardly a future reaches the target, more data
    will not help; where few futures do, it is unlikely; a run that shows what limits the error comes
-   before new samples, and otherwise twice the largest N decides.
+   before new samples, and otherwise twice the largest N decides. None of it denies a number of
+   samples that the plan has.
 """
 
 import math
@@ -46,7 +47,8 @@ class Recommendation:
         Collect samples up to N; measure one more size; train longer or differently first; the
         target is unlikely to be reached; stop, because a floor lies above it; or not known.
     n : int or None
-        The number of samples to collect in all, or the size to measure; None for other actions.
+        The number of samples to collect in all, or the size to measure; None for other actions, and
+        for a run that needs no new samples.
     sentence : str
         The advice.
     sure : float
@@ -103,7 +105,7 @@ class Recommendation:
     @property
     def odds(self) -> str:
         """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
-        return words.odds(self.even, self.lower, self.upper)
+        return words.odds(self.even, self.lower, self.upper, self.action)
 
     def explain(self) -> str:
         """The advice with its odds, its record and its reasons.
@@ -176,8 +178,13 @@ def otherwise(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
         why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
         reasons = [*limits, _remedy(plan)]
         return _advice(plan, "unknown", "doubt", sure, reasons, why=f"{why[0].lower()}{why[1:]}")
+    samples = plan.samples(sure)
+    # A number may lie too far beyond what is known to be recommended; it is not denied.
+    why = words.no_number(sure, plan.reach)
+    if samples is not None:
+        why = words.too_far(samples, sure, NEAR)
     if plan.met_in_pilot:
-        return _repeat(plan, sure, cost)
+        return _repeat(plan, sure, cost, why)
     if training:
         return _train(plan, sure)
     if forecast.undertrained:
@@ -194,11 +201,7 @@ def otherwise(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
             plan, "unlikely", "unlikely", sure, reasons, cost=cost, n=n, seeds=seeds, next=to_tell
         )
     if n is None:  # a run that needs no new samples comes first
-        return _advice(plan, "unknown", "limited", sure, [*limits, _remedy(plan)])
-    samples = plan.samples(sure)
-    why = words.no_number(sure, plan.reach)
-    if samples is not None:
-        why = words.too_far(samples, sure, NEAR)
+        return _advice(plan, "measure", "check", sure, [why, *limits], next=to_tell)
     reached = float(forecast.unit.from_error(forecast.quantile([n], sure).item()))
     reasons = [why, words.then(n, reached, sure)]
     return _advice(plan, "measure", "measure", sure, reasons, cost=cost, n=n, seeds=LEAST_SEEDS)
@@ -207,9 +210,9 @@ def otherwise(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
 def _next(plan: Numbers) -> tuple[int | None, str]:
     """The cheapest measurement that would tell: its N, None where it needs no new one; in words."""
     forecast, limit = plan.forecast, plan.limit
-    twice = 2 * forecast.measured
-    if limit is not None and (limit.next_run or twice > LARGEST_N):
-        return None, limit.next_run or "ask for an easier target"
+    if limit is not None and limit.next_run:
+        return None, limit.next_run
+    twice = min(2 * forecast.measured, LARGEST_N)
     if not twice:  # without a measurement, start where the earliest plausible N is within range
         twice = max(FIRST, int(min(plan.lower, forecast.horizon) / NEAR))
     return twice, words.next_measurement(twice, LEAST_SEEDS)
@@ -236,23 +239,21 @@ def _train(plan: Numbers, sure: float) -> Recommendation:
     )
 
 
-def _repeat(plan: Numbers, sure: float, cost: float | None) -> Recommendation:
+def _repeat(plan: Numbers, sure: float, cost: float | None, why: str) -> Recommendation:
     """Recommend more seeds where measured means meet the target, but too uncertainly."""
     curve = plan.forecast.evidence
     # The first size from which on every mean meets the target.
     met = curve.means <= plan.goal
     n = int(curve.sizes[met.size - met[::-1].argmin() if not met.all() else 0])
     seeds = max(2 * int(curve.counts[curve.sizes == n].item()), LEAST_SEEDS)
-    reasons, chance = [words.no_number(sure, plan.reach)], words.chance(plan.probability(n))
-    return _advice(
-        plan, "measure", "repeat", sure, reasons, cost=cost, n=n, seeds=seeds, now=chance
-    )
+    chance = words.chance(plan.probability(n))
+    return _advice(plan, "measure", "repeat", sure, [why], cost=cost, n=n, seeds=seeds, now=chance)
 
 
 def _remedy(plan: Numbers) -> str:
     """What to try if neither a number of samples nor one more size can be recommended."""
     n, to_tell = _next(plan)
-    if plan.below_rounding or to_tell.startswith("ask"):
+    if plan.below_rounding:
         return "Ask for an easier target."
     return f"To find out, {to_tell if n is None else f'measure N = {n:,} and plan again'}."
 

@@ -15,6 +15,8 @@ ADVICE = {
     "repeat": "measure N = {n} again, with {seeds} seeds: its mean meets {target}, but the seeds "
     "measured so far give it a chance of {chance}",
     "measure": "measure N = {n} next, with {seeds} seeds; do not collect more for {target} yet",
+    "check": "{next} before more is collected for {target}: something other than data may limit the "
+    "{noun}",
     "train": "train {factor} times as long: at N = {n} that gave {after}; plan again with the "
     "longer training before more is collected",
     "train_enough": "train {factor} times as long: at N = {n} that gave {after}, which meets "
@@ -23,7 +25,6 @@ ADVICE = {
     "unlikely": "unlikely to reach {target} (chance {reach}); to find out, {next}",
     "stop": "stop: more data of this kind will not reach {target} (chance {reach})",
     "doubt": "not known how many samples {target} needs: {why}",
-    "limited": "not known whether more data reaches {target}: something else may limit the {noun}",
 }
 # Even odds and the range of N, behind the advice.
 ODDS = {
@@ -31,6 +32,7 @@ ODDS = {
     "open": "Even odds at {even}; plausible {lower} or more.",
     "lower": "Plausible: {lower} or more.",
 }
+AS_TRAINED = "As trained so far: {odds}"  # where longer training comes before data
 LEGEND = (
     "even odds: N is enough with a chance of one half; plausible: with chances from 5% to 95%; "
     "reachable: the chance that some number of samples is enough"
@@ -146,13 +148,14 @@ def advice(case: str, about: str, **fields: object) -> str:
     return f"{about}: {text}." if about else f"{text[0].upper()}{text[1:]}."
 
 
-def odds(even: int | None, lower: int | None, upper: int | None) -> str:
+def odds(even: int | None, lower: int | None, upper: int | None, action: str = "") -> str:
     """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
     if lower is None:
         return ""
     kind = "lower" if even is None else "open" if upper is None else "both"
     ends = {"lower": count(lower), "upper": count(upper or 0)}
-    return ODDS[kind].format(even=count(even or 0), **ends)
+    text = ODDS[kind].format(even=count(even or 0), **ends)
+    return AS_TRAINED.format(odds=f"{text[0].lower()}{text[1:]}") if action == "train" else text
 
 
 def question(model: str, goal: str) -> str:
@@ -181,7 +184,7 @@ def short(action: str, n: int | None) -> str:
     if action == "collect":
         return count(n or 0)
     if action == "measure":
-        return f"measure {count(n or 0)} next"
+        return f"measure {count(n)} next" if n else "check the training first"
     return _SHORT.get(action, "not known")
 
 
