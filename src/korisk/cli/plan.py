@@ -20,7 +20,7 @@ from korisk.cli.common.output import (
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, Message, UnreachableError
 from korisk.planning.fit import check_target, level_of
-from korisk.planning.limits import read_training
+from korisk.planning.pilot import read_training
 from korisk.planning.plan import Forecast, Plan, forecast
 from korisk.planning.tables import AtSize, error_table, plan_tables
 

@@ -17,8 +17,7 @@ from korisk.curves.noise import ROUNDING
 from korisk.planning import words
 from korisk.planning.fit import level_of
 from korisk.planning.forecast import Outlook
-from korisk.planning.limits import Limit, Longer, limit
-from korisk.planning.pilot import findings, no_learning
+from korisk.planning.pilot import Limit, Longer, findings, limit, no_learning
 
 Array = NDArray[np.float64]
 

@@ -23,9 +23,8 @@ from korisk.planning.fit import check_curve, check_target
 from korisk.planning.futures.law import Law, joined, mixed
 from korisk.planning.futures.posterior import HORIZON, Posterior, posterior
 from korisk.planning.futures.related import Relatives, relatives
-from korisk.planning.limits import Longer
 from korisk.planning.measured import Measured
-from korisk.planning.pilot import doubt
+from korisk.planning.pilot import Longer, doubt
 
 Array = NDArray[np.float64]
 Basis = Literal["pilot", "rehearsal", "both"]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from korisk._checks import require
 from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.errors import Message, UnreachableError
@@ -24,7 +23,7 @@ from korisk.planning.forecast import (
     check_goal,
     checked_relatives,
 )
-from korisk.planning.limits import Longer
+from korisk.planning.pilot import Longer, check_training
 from korisk.planning.recommend import Recommendation, recommend
 
 
@@ -395,7 +394,5 @@ def plan(
     (640, True)
     """
     check_target([curve], target)
-    for name, known, kind in (("training", training, Curve), ("longer", longer, Longer)):
-        rule, remedy = f"be a {kind.__name__}", f"give a {kind.__name__}, or leave it out"
-        require(known is None or isinstance(known, kind), name, rule, known, remedy)
+    check_training(training, longer)
     return Plan(forecast(curve, related=related), float(target), training, longer)

@@ -16,15 +16,14 @@ because. The first that applies is the advice:
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from korisk._checks import LARGEST_N, real
 from korisk.planning import words
 from korisk.planning.chances import Numbers
 from korisk.planning.fit import level_of
-from korisk.planning.limits import Limit
-from korisk.planning.pilot import no_floor
+from korisk.planning.pilot import Limit, shows_floor
 from korisk.planning.record import RECORD
 
 Action = Literal["collect", "measure", "train", "unlikely", "stop", "unknown"]
@@ -128,7 +127,7 @@ class Recommendation:
         names = ("action", "n", "seeds", "sure", "chance", "even", "lower", "upper", "reach")
         return {
             **{name: getattr(self, name) for name in (*names, "cost")},
-            "limit": self.limit and self.limit.to_dict(),
+            "limit": self.limit and asdict(self.limit),
             "sentence": self.sentence,
             "odds": self.odds,
             "record": self.record,
@@ -189,9 +188,7 @@ def otherwise(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
         return _train(plan, sure)
     if forecast.undertrained:
         return _advice(plan, "train", "undertrained", sure, [])
-    # A single seed at the last N may be an unlucky one: no reason to stop.
-    evidence = plan.forecast.evidence
-    if plan.reach < HOPELESS and evidence.counts[-1] > 1 and not no_floor(evidence):
+    if plan.reach < HOPELESS and shows_floor(forecast.evidence):
         return _advice(plan, "stop", "stop", sure, [_why_out_of_reach(plan)])
     n, to_tell = _next(plan)
     if plan.reach < UNLIKELY:

@@ -19,7 +19,7 @@ from korisk.curves.unit import Unit
 from korisk.errors import KoriskError
 from korisk.planning.compare import Comparison
 from korisk.planning.forecast import LEAST_SIZES, check_goal
-from korisk.planning.limits import Longer
+from korisk.planning.pilot import Longer
 from korisk.planning.plan import Forecast, Plan, forecast
 from korisk.planning.recommend import UNLIKELY
 from korisk.planning.words import value

@@ -15,8 +15,8 @@ ADVICE = {
     "repeat": "measure N = {n} again, with {seeds} seeds: its mean meets {target}, but the seeds "
     "measured so far give it a chance of {chance}",
     "measure": "measure N = {n} next, with {seeds} seeds; do not collect more for {target} yet",
-    "check": "{next} before more is collected for {target}: something other than data may limit the "
-    "{noun}",
+    "check": "{next} before more is collected for {target}: something other than data may limit "
+    "the {noun}",
     "train": "train {factor} times as long: at N = {n} that gave {after}; plan again with the "
     "longer training before more is collected",
     "train_enough": "train {factor} times as long: at N = {n} that gave {after}, which meets "

@@ -31,7 +31,7 @@ from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
 from korisk.errors import Absent, Argument, KoriskError, invalid
-from korisk.planning.limits import read_training
+from korisk.planning.pilot import read_training
 from korisk.texts import plain
 
 ADDRESS = "127.0.0.1"
