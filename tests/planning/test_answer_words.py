@@ -15,16 +15,10 @@ import pytest
 import korisk as kr
 from korisk.errors import Argument, Message
 from korisk.planning import words
-from korisk.planning.chances import LEVELS, Chances
+from korisk.planning.compare import comparison_tables
+from korisk.planning.plan import plan_tables, sample_cells, sample_heads
+from korisk.planning.recommend import LEVELS, Chances
 from korisk.planning.record import RECORD
-from korisk.planning.tables import (
-    AtSize,
-    comparison_tables,
-    error_table,
-    plan_tables,
-    sample_cells,
-    sample_heads,
-)
 from pilots import KnownLaw, known_forecast, known_plan, released_h8
 
 N, MEANS = [16, 32, 64, 128], [0.4, 0.2, 0.1, 0.05]
@@ -165,20 +159,17 @@ def test_tables_have_a_row_for_every_plan_with_its_target_and_model() -> None:
     assert list(plan_tables([])) == []
 
 
-def test_expected_errors_have_a_column_for_the_chance_of_every_target() -> None:
-    expected = kr.planning.Expectation(64, 0.25, 0.125, 0.5)
-    models: list[tuple[str, list[AtSize]]] = [
-        ("KO", [(64, expected, (0.3, 0.002))]),
-        ("", [(1024, None, (None, None))]),
-    ]
-    table = error_table(models, "mse", (0.3, 0.02))
-    assert table.title == "Expected mse"
-    assert [head.split("\n")[-1] for head in table.heads[5:]] == ["0.3", "0.02"]
-    assert table.rows == [
-        ["KO", "64", "0.25", "0.125", "0.5", "30%", "below 1%"],
-        ["-", "1,024", "-", "-", "-", "-", "-"],
-    ]
-    assert len(error_table([("KO", [(64, expected, (0.3,))])], "mse", (0.3,)).heads) == 6
+def test_a_plan_without_even_odds_is_in_the_full_table_alone() -> None:
+    """Its advice says all: a row of dashes would say it again."""
+    plans = [known_plan(PILOT, 400), known_plan(PILOT, 400, reach=0.4)]
+    (table,) = plan_tables(plans)
+    assert len(table.rows) == 1
+    assert list(plan_tables(plans[1:])) == []
+    (full,) = plan_tables(plans, full=True)
+    assert len(full.rows) == 2
+    pair = kr.Comparison(*plans)
+    assert [len(table.rows) for table in comparison_tables(pair)] == [1]
+    assert [len(table.rows) for table in comparison_tables(pair, full=True)] == [2]
 
 
 def test_a_comparison_has_a_row_for_each_plan() -> None:

@@ -269,6 +269,13 @@ def test_plain_values_have_both_plans() -> None:
     assert content["record"] == pair.record
 
 
+def test_an_unreachable_target_is_told_by_the_name_of_the_model() -> None:
+    rising = [0.05, 0.06, 0.08, 0.1, 0.2, 0.3]
+    for model, name in (("FC", "FC"), ("", "second")):
+        lines = kr.compare(KO, kr.Curve(N, rising, model=model), 0.02).explain().splitlines()
+        assert any(line.startswith(f"{name}: not known") and "gets worse" in line for line in lines)
+
+
 @pytest.mark.parametrize(("factor", "doubted"), [(150.0, True), (15.0, False), (1.5, False)])
 def test_percent_beside_fractions_is_asked_about(factor: float, doubted: bool) -> None:
     n, errors = [8, 16, 32, 64], np.array([0.4, 0.3, 0.2, 0.15])

@@ -11,8 +11,7 @@ from scipy.stats import beta, norm
 import korisk as kr
 from korisk._checks import LARGEST_N
 from korisk.curves.noise import relative_variance
-from korisk.planning.forecast import PilotLaw
-from korisk.planning.measured import Measured
+from korisk.planning.forecast import Measured, PilotLaw
 
 Array = NDArray[np.float64]
 SIZES = np.array([16, 32, 64, 256, 300])

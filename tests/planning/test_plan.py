@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import korisk as kr
-from korisk.planning.chances import LEVELS
+from korisk.planning.recommend import LEVELS
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
 DENSE = kr.Curve(N_128[:4], FC_128[:4], model="FC")

@@ -20,10 +20,8 @@ from matplotlib.figure import Figure
 
 import korisk as kr
 from korisk.planning import words
-from korisk.planning.chances import LEVELS
-from korisk.planning.plan import Forecast, Plan
-from korisk.planning.recommend import Recommendation
-from korisk.planning.tables import has_numbers, sample_cells
+from korisk.planning.plan import Forecast, Plan, has_numbers, sample_cells
+from korisk.planning.recommend import LEVELS, Recommendation
 from korisk.prediction.misfit import BELIEF
 from korisk.report import comparison_figure, plan_figure
 from korisk.report.figures.style import plain

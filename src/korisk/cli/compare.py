@@ -16,8 +16,8 @@ from korisk.cli.common.output import (
 )
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
-from korisk.planning import compare as planning
-from korisk.planning.tables import comparison_tables
+from korisk.planning.compare import compare as compared
+from korisk.planning.compare import comparison_tables
 
 
 @command(
@@ -58,7 +58,7 @@ def compare(
     options.check_page(html)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
     targets = options.in_unit(targets, curves)
-    comparisons = [planning.compare(*curves, value) for value in targets]
+    comparisons = [compared(*curves, value) for value in targets]
     if json:
         interpretation = "; ".join(dict.fromkeys(c.read_as for c in curves if c.read_as))
         contents = [result.to_dict() | {"read_as": interpretation} for result in comparisons]

@@ -19,10 +19,14 @@ from korisk.cli.common.output import (
 )
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, Message, UnreachableError
-from korisk.planning.fit import check_target, level_of
+from korisk.planning import words
+from korisk.planning.forecast import Expectation, check_target, level_of
 from korisk.planning.pilot import read_training
-from korisk.planning.plan import Forecast, Plan, forecast
-from korisk.planning.tables import AtSize, error_table, plan_tables
+from korisk.planning.plan import Forecast, Plan, forecast, plan_tables
+from korisk.texts import Table, number, whole
+
+# One N of a table: expected error (None where it is not known), and the chance of each target.
+AtSize = tuple[int, Expectation | None, Sequence[float | None]]
 
 
 @command(
@@ -81,15 +85,14 @@ def plan(
         goal = next(iter(targets), None)
         about: dict[str, Any] = {"title": path.name, "target": goal, "sure": sure}
         write_page(html, lambda: curves_page(curves, trained, relatives, **about))
-    content = [
-        {"read_as": view.curve.read_as if view.curve else "", **answer, "at": _plain(rows)}
-        for view, answers, rows in zip(forecasts, plans, at_sizes, strict=True)
-        for answer in [item.to_dict(sure, cost) for item in answers]
-        or [{"model": view.model, "metric": view.metric, "unit": view.unit.name}] * bool(at)
-    ]
     if json:
-        written = {} if html is None else {"written": [str(html)]}
-        print_json({"plans": content} | written)
+        content = [
+            {"read_as": view.evidence.read_as, **answer, "at": _plain(rows)}
+            for view, answers, rows in zip(forecasts, plans, at_sizes, strict=True)
+            for answer in [item.to_dict(sure, cost) for item in answers]
+            or [{"model": view.model, "metric": view.metric, "unit": view.unit.name}] * bool(at)
+        ]
+        print_json({"plans": content} | ({} if html is None else {"written": [str(html)]}))
     elif targets or at:
         show(*options.read_as(curves))
         show(*_lines(plans, sure, cost, full=full))
@@ -98,9 +101,7 @@ def plan(
                 show(f"No related curve is named {view.evidence.name}.")
         show_numbers(plan_tables([item for answers in plans for item in answers], sure, full=full))
         if at:
-            names = [view.model for view in forecasts]
-            noun = curves[0].unit.noun
-            show(error_table(list(zip(names, at_sizes, strict=True)), noun, targets))
+            show(_error_table(forecasts, at_sizes, targets))
     if plot is not None:
         from korisk.report.figures.forecast import plans_figure
 
@@ -146,6 +147,21 @@ def _expected(view: Forecast, plans: Sequence[Plan], at: Sequence[float]) -> lis
         then = view.at(n)
         rows.append((then.n, then, [item.probability(n) for item in plans]))
     return rows
+
+
+def _error_table(
+    forecasts: Sequence[Forecast], at_sizes: Sequence[Sequence[AtSize]], targets: Sequence[float]
+) -> Table:
+    """The expected errors of several models at some N, with the chance of each target."""
+    rows, noun = [], forecasts[0].unit.noun
+    for view, of_model in zip(forecasts, at_sizes, strict=True):
+        for n, expected, odds in of_model:
+            values = [number(getattr(expected, key, None)) for key in ("value", "lower", "upper")]
+            chances = ["-" if p is None else words.chance(p) for p in odds]
+            rows.append([view.model or "-", whole(n), *values, *chances])
+    heads = [f"chance of\n{number(target)}" for target in targets]
+    heads = ["chance of\nthe target"] if len(targets) == 1 else heads
+    return Table(f"Expected {noun}", ["model", "N", noun, "90% from", "to", *heads], rows)
 
 
 def _plain(rows: Sequence[AtSize]) -> list[dict[str, object]]:

@@ -25,7 +25,7 @@ from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError
 from korisk.files import make_folder
-from korisk.planning.fit import level_of
+from korisk.planning.forecast import level_of
 from korisk.studies.run.compute import chosen_device
 from korisk.texts import duration
 

@@ -1,7 +1,7 @@
 """Compare two plans: the ratio of their sample sizes, and where their curves cross."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
@@ -15,10 +15,12 @@ from korisk.curves.curve import Curve
 from korisk.curves.noise import paired_correlation
 from korisk.errors import KoriskError, Message, invalid
 from korisk.planning import words
-from korisk.planning.fit import calibrate, check_curve, check_target
-from korisk.planning.forecast import LEAST_SIZES, Source
-from korisk.planning.plan import Plan, forecast
+from korisk.planning.fit import calibrate
+from korisk.planning.forecast import LEAST_SIZES, Source, check_curve, check_target
+from korisk.planning.plan import Plan, forecast, has_numbers, sample_cells, sample_heads
+from korisk.planning.recommend import LEVELS
 from korisk.planning.record import RECORD
+from korisk.texts import Table, number
 from korisk.theory import TwoFactors, two_factors
 
 Array = NDArray[np.float64]
@@ -514,6 +516,16 @@ def compare(first: Curve, second: Curve, target: float) -> Comparison:
         raise invalid("compared curves", rule, measures, "read both alike", got=got)
     check_target([first, second], target)
     return Comparison(*(Plan(forecast(pilot), float(target)) for pilot in (first, second)))
+
+
+def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator[Table]:
+    """The sample sizes of two models, as `plan_tables` has those of plans."""
+    plans = zip(comparison.names, (comparison.first, comparison.second), strict=True)
+    levels = LEVELS if full else (0.9,)
+    rows = [[name, *sample_cells(plan, levels)] for name, plan in plans if has_numbers(plan)]
+    if rows:
+        title = f"Samples for {number(comparison.target)}" if full else ""
+        yield Table(title, ["model", *sample_heads(levels)], rows)
 
 
 def crossing(first: Curve, second: Curve) -> Crossing | None:

@@ -5,7 +5,7 @@ target is met by N over all futures; the page interpolates the same table.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,17 +14,18 @@ from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.errors import Message, UnreachableError
 from korisk.planning import words
-from korisk.planning.chances import LEVELS, Numbers
-from korisk.planning.fit import check_curve, check_target
 from korisk.planning.forecast import (
     LEAST_SIZES,
     Outlook,
     PilotLaw,
+    check_curve,
     check_goal,
+    check_target,
     checked_relatives,
 )
 from korisk.planning.pilot import Longer, check_training
-from korisk.planning.recommend import Recommendation, recommend
+from korisk.planning.recommend import LEVELS, Numbers, Recommendation, recommend
+from korisk.texts import Table, number, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,3 +397,45 @@ def plan(
     check_target([curve], target)
     check_training(training, longer)
     return Plan(forecast(curve, related=related), float(target), training, longer)
+
+
+# --- Tables ---------------------------------------------------------------------------------------
+
+
+def sample_heads(levels: Sequence[float]) -> list[str]:
+    """Column titles of `sample_cells`."""
+    sure = [f"{words.level(p)} sure" for p in levels]
+    return [*sure, "even odds", "plausible\nfrom", "to", "reachable"]
+
+
+def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
+    """A plan as a table row: N at each level, N with even odds, the plausible range, the reach."""
+    reach = "-" if math.isnan(plan.reach) else words.chance(plan.reach)
+    if plan.doubt:
+        return [*["-"] * (3 + len(levels)), reach]
+    # At the smallest known N, fewer samples may be enough: the number is an upper bound.
+    first = int(plan.chances.n[0])
+    texts = [
+        "none" if n is None else f"{'≤ ' * (n <= first)}{whole(n)}"
+        for n in (*map(plan.samples, levels), plan.even)
+    ]
+    ends = [words.count(n) if math.isinf(n) else whole(int(n)) for n in (plan.lower, plan.upper)]
+    return [*texts, *(["-", "-"] if math.isinf(plan.lower) else ends), reach]
+
+
+def has_numbers(plan: Plan) -> bool:
+    """Whether a plan has a plausible range of N."""
+    return not plan.doubt and math.isfinite(plan.lower)
+
+
+def plan_tables(plans: Iterable[Plan], sure: float = 0.9, *, full: bool = False) -> Iterator[Table]:
+    """The sample sizes of several plans, one row each; one without any has its sentence alone."""
+    levels = tuple(sorted({sure, *(LEVELS if full else ())}, reverse=not full))
+    rows = [
+        [number(plan.target), plan.forecast.model or "-", *sample_cells(plan, levels)]
+        for plan in plans
+        if has_numbers(plan)
+    ]
+    if rows:
+        heads = ["target", "model", *sample_heads(levels)]
+        yield Table("Samples" if full else "", heads, rows, "rlr")

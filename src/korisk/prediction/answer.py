@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from korisk.planning.tables import plan_tables
+from korisk.planning.plan import plan_tables
 from korisk.prediction.study import PointPrediction, Question
 from korisk.texts import Table, duration, number, whole
 

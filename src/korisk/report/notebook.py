@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from korisk.curves.curve import Curve
 from korisk.errors import MissingExtraError, invalid
-from korisk.planning.compare import Comparison
-from korisk.planning.plan import Forecast, Plan
-from korisk.planning.tables import comparison_tables, plan_tables
+from korisk.planning.compare import Comparison, comparison_tables
+from korisk.planning.plan import Forecast, Plan, plan_tables
 from korisk.planning.words import span, value
 from korisk.texts import Table
 

@@ -18,9 +18,9 @@ from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.planning.chances import Numbers
 from korisk.planning.compare import Crossover
 from korisk.planning.forecast import Outlook
+from korisk.planning.recommend import Numbers
 from korisk.report.figures import style
 from korisk.report.figures.style import COLUMN, DARK, DPI, FINE, GREY, PAGE, SMALL, Look, Options
 

@@ -21,8 +21,7 @@ from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.planning import words
 from korisk.planning.forecast import LEAST_SIZES, check_goal
-from korisk.planning.plan import Forecast, Plan, forecast
-from korisk.planning.tables import sample_cells, sample_heads
+from korisk.planning.plan import Forecast, Plan, forecast, sample_cells, sample_heads
 from korisk.planning.targets import Group, Trained, main_group
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
 from korisk.report.page.planner import (

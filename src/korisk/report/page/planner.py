@@ -13,10 +13,9 @@ import numpy as np
 from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.planning import words
-from korisk.planning.chances import LEVELS
 from korisk.planning.forecast import LEAST_SIZES
-from korisk.planning.plan import Forecast, Plan
-from korisk.planning.tables import sample_cells
+from korisk.planning.plan import Forecast, Plan, sample_cells
+from korisk.planning.recommend import LEVELS
 from korisk.planning.targets import Group, main_group, round_targets
 from korisk.report.figures.panels import Array, error_bars, track
 from korisk.report.figures.style import glossary
