@@ -65,7 +65,9 @@ def test_a_probability_that_no_number_has_comes_with_the_reach() -> None:
     command = ("plan", H8, "--model", "FC", "--target", 0.0022, "--full", "--sure")
     assert plan.samples(0.8) is not None
     said = text(*command, 0.8)
-    assert said.startswith(f"FC: collect {plan.samples(0.8):,} samples for 0.0022 (80% sure).")
+    assert said.startswith(
+        f"FC: collect {plan.samples(0.8):,} samples in all for 0.0022 (80% sure)."
+    )
     assert plan.samples(0.97) is None
     said = text(*command, 0.97)
     assert "No number of samples has a chance of 97% to be enough" in said

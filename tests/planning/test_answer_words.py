@@ -67,12 +67,24 @@ def test_an_answer_has_three_lines_of_which_none_is_empty() -> None:
         explanation = plan.explain()
         assert explanation == "\n".join(plan.lines(full=True))
         assert all(finding in explanation for finding in plan.findings)
-        more = f"({len(plan.findings) - 1} more in full)"
+        more = f"({len(plan.findings) - 1} more with full=True)"
         assert (more in lines[-1]) == (len(plan.findings) > 1)
 
 
 def test_every_case_of_advice_has_its_fields() -> None:
-    allowed = {"n", "target", "sure", "reach", "noun", "seeds", "chance", "factor", "after", "next"}
+    allowed = {
+        "n",
+        "target",
+        "sure",
+        "reach",
+        "noun",
+        "seeds",
+        "chance",
+        "factor",
+        "after",
+        "runs",
+        "next",
+    }
     for case, text in words.ADVICE.items():
         fields = {name for _, name, _, _ in string.Formatter().parse(text) if name}
         assert fields <= allowed | {"why"}, case

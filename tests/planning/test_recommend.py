@@ -189,8 +189,8 @@ def test_unknown_arguments_are_refused() -> None:
     [
         (3, "met already at N = 16, the smallest measured (90% sure)"),
         (60, "samples are enough for 0.02 (90% sure); the pilot has them"),
-        (200, "collect {n} samples for 0.02 (90% sure)"),
-        (1300, "collect {n} samples for 0.02 (90% sure)"),
+        (200, "collect {n} samples in all for 0.02 (90% sure)"),
+        (1300, "collect {n} samples in all for 0.02 (90% sure)"),
     ],
 )
 def test_what_to_collect(median: float, facts: str) -> None:
@@ -202,7 +202,7 @@ def test_what_to_collect(median: float, facts: str) -> None:
     assert advice.sentence.startswith("KO: ")
     assert advice.limit is not None
     assert advice.limit.kind == "data"
-    far = f"That is {(advice.n or 0) / 128:.2g} times the pilot's largest N of 128."
+    far = f"{advice.n:,} is {(advice.n or 0) / 128:.2g} times the pilot's largest N of 128."
     assert advice.reasons == ((far,) if median > 128 else ())
     paid = plan.recommend(0.925, 2.5)
     missing = max((paid.n or 0) - 128, 0)
@@ -333,7 +333,7 @@ def test_a_run_on_the_data_at_hand_comes_before_twice_the_largest_size(reach: fl
     assert direct.cost == 256
     most, reached, paid = direct.reasons
     assert "at all is 50%" in most
-    assert reached.startswith("What N = 256 does reach is ")
+    assert reached.startswith("N = 256 reaches ")
     assert "128 more samples" in paid
 
 
@@ -344,8 +344,8 @@ def test_what_the_next_size_does_reach_has_the_probability(
     plan = kr.plan(released_h8(model), target)
     advice = plan.recommend(sure)
     if advice.action == "measure":
-        (there,) = [reason for reason in advice.reasons if reason.startswith("What N =")]
-        reached = float(there.split(" is ")[1].split()[0])
+        (there,) = [reason for reason in advice.reasons if " reaches " in reason]
+        reached = float(there.split(" reaches ")[1].split()[0])
         chance = plan.forecast.plan(reached).probability(advice.n or 2)
         assert chance == pytest.approx(sure, abs=0.01)
     else:

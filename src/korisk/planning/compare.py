@@ -438,9 +438,7 @@ class Comparison(Shown):
             factors = _plain(self.factors())
         lines += [words.two_factors(factors)] if full else []
         for name, plan in zip(self.names, self._plans, strict=True):
-            odd = plan.findings
-            more = f" ({len(odd) - 1} more in full)" if len(odd) > 1 and not full else ""
-            lines += [Message(f"{name}: ", text, more) for text in odd[: None if full else 1]]
+            lines += [Message(f"{name}: ", text) for text in plan.oddities(full=full)]
         return words.paragraph([line for line in lines if line], "\n")
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from korisk._show import Shown
 from korisk.curves.curve import Curve
-from korisk.errors import Message, UnreachableError
+from korisk.errors import Argument, Message, UnreachableError
 from korisk.planning import words
 from korisk.planning.forecast import (
     LEAST_SIZES,
@@ -105,6 +105,14 @@ class Plan(Shown, Numbers):
             raise UnreachableError(self.recommend(sure).explain())
         return samples
 
+    def oddities(self, *, full: bool) -> tuple[str, ...]:
+        """All that is odd about the pilot; unless `full` the first, and how many more there are."""
+        texts = self.findings
+        if full or len(texts) < 2:
+            return texts
+        more = f" ({len(texts) - 1} more with ", Argument("full", True), ")"
+        return (Message(texts[0], *more),)
+
     @cached_property
     def about_related(self) -> str:
         """How related curves change the answer, in a sentence; empty without any."""
@@ -135,11 +143,13 @@ class Plan(Shown, Numbers):
             At most three.
         """
         advice = self.recommend(sure, cost)
-        odd = list(self.findings[: None if full else 1])
-        if len(self.findings) > len(odd):
-            odd = [Message(odd[0], f" ({len(self.findings) - 1} more in full)")]
         first = " ".join(filter(None, (advice.sentence, advice.odds)))
-        rest = [*advice.reasons, self.about_related, *self.forecast.notes, *odd]
+        rest = [
+            *advice.reasons,
+            self.about_related,
+            *self.forecast.notes,
+            *self.oddities(full=full),
+        ]
         lines = first, advice.record, words.paragraph(filter(None, rest))
         return [line for line in lines if line]
 

@@ -33,6 +33,7 @@ from korisk.planning import words
 from korisk.planning.forecast import Outlook, level_of
 from korisk.planning.pilot import Limit, Longer, findings, limit, no_learning, shows_floor
 from korisk.planning.record import RECORD
+from korisk.texts import counted
 
 Array = NDArray[np.float64]
 Action = Literal["collect", "measure", "train", "unlikely", "stop", "unknown"]
@@ -395,7 +396,7 @@ def otherwise(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
         return _advice(plan, "unknown", "doubt", sure, reasons, why=f"{why[0].lower()}{why[1:]}")
     samples = plan.samples(sure)
     # A number may lie too far beyond what is known to be recommended; it is not denied.
-    why = words.no_number(sure, plan.reach)
+    why = words.no_number(plan.target, sure, plan.reach)
     if samples is not None:
         why = words.too_far(samples, sure, NEAR)
     if plan.met_in_pilot:
@@ -448,6 +449,7 @@ def _train(plan: Numbers, sure: float) -> Recommendation:
         [plan.limit.sentence],
         factor=factor,
         after=after,
+        runs=counted(len(longer.errors), "seed"),
         at=words.count(longer.n),
     )
 
@@ -514,7 +516,7 @@ def _advice(
         noun=forecast.unit.noun,
         seeds=fields.get("seeds"),
         chance=fields.get("now"),
-        **{name: fields.get(name) for name in ("factor", "after", "next", "why")},
+        **{name: fields.get(name) for name in ("factor", "after", "runs", "next", "why")},
     )
     known = not plan.doubt
     # The record is of N that are called sure, beyond a pilot: inside it, measured means answer.

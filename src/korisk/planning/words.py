@@ -8,8 +8,8 @@ from korisk.errors import Message
 
 # The advice, by the case that `recommend` decides; after the model's name and a colon.
 ADVICE = {
-    "collect": "collect {n} samples for {target} ({sure} sure)",
-    "inside": "{n} samples are enough for {target} ({sure} sure); the pilot has them",
+    "collect": "collect {n} samples in all for {target} ({sure} sure)",
+    "inside": "{n} samples are enough for {target} ({sure} sure); the pilot has them already",
     "already": "{target} is met already at N = {n}, the smallest measured ({sure} sure)",
     "already_rehearsed": "{target} is met already at N = {n}, the smallest rehearsed ({sure} sure)",
     "repeat": "measure N = {n} again, with {seeds} seeds: its mean meets {target}, but the seeds "
@@ -17,9 +17,9 @@ ADVICE = {
     "measure": "measure N = {n} next, with {seeds} seeds; do not collect more for {target} yet",
     "check": "{next} before more is collected for {target}: something other than data may limit "
     "the {noun}",
-    "train": "train {factor} times as long: at N = {n} that gave {after}; plan again with the "
+    "train": "train {factor} times as long: at N = {n} that gave {after} ({runs}); plan again with the "
     "longer training before more is collected",
-    "train_enough": "train {factor} times as long: at N = {n} that gave {after}, which meets "
+    "train_enough": "train {factor} times as long: at N = {n} that gave {after} ({runs}), which meets "
     "{target} without new samples",
     "undertrained": "train longer or differently first: training keeps the error above {target}",
     "unlikely": "unlikely to reach {target} (chance {reach}); to find out, {next}",
@@ -38,17 +38,17 @@ LEGEND = (
     "reachable: the chance that some number of samples is enough"
 )
 SIMULATED = "on simulated images ({population}; nothing is known about real ones)"
-FAR = "That is {times} times the pilot's largest N of {last}."
+FAR = "{n} is {times} times the pilot's largest N of {last}."
 BETWEEN = "The measured means meet the target between N = {before} and {after}."
 NO_NUMBER = (
-    "No number of samples has a chance of {sure} to be enough; the chance that it can be reached "
-    "at all is {reach}."
+    "No number of samples has a chance of {sure} to be enough; the chance that {target} can be "
+    "reached at all is {reach}."
 )
 TOO_FAR = (
     "{n} samples would be enough with {sure}, but lie more than {near} times beyond what is known, "
     "where odds were not checked."
 )
-THEN = "What N = {n} does reach is {reached} ({sure} sure)."
+THEN = "N = {n} reaches {reached} ({sure} sure)."
 PRICE = {
     "none": "Nothing more has to be collected.",
     "pilot": "{missing} more samples than the pilot's {last} cost {price}.",
@@ -69,10 +69,10 @@ QUESTION = {
 RECORD = {
     "pilot": "Of {asked} such answers from pilots of imaging networks, an N called 90% sure was "
     "enough in {held}",
-    "rehearsal": "Of {asked} such answers from rehearsals of imaging networks, an N called 90% "
+    "rehearsal": "Of answers from rehearsals of {asked} imaging networks, an N called 90% sure was "
+    "enough in {held}",
+    "both": "Of answers from rehearsals of {asked} imaging networks with a pilot, an N called 90% "
     "sure was enough in {held}",
-    "both": "Of {asked} such answers from rehearsals with a pilot, an N called 90% sure was enough "
-    "in {held}",
     "ratio": "Of {asked} such ratios of imaging networks, the plausible range held the true one in "
     "{held}",
 }
@@ -190,7 +190,7 @@ def short(action: str, n: int | None) -> str:
 
 def far(n: int, last: int) -> str:
     """How far beyond the pilot a number of samples lies."""
-    return FAR.format(times=f"{n / last:.2g}", last=count(last))
+    return FAR.format(n=count(n), times=f"{n / last:.2g}", last=count(last))
 
 
 def between(before: int, after: int) -> str:
@@ -198,9 +198,9 @@ def between(before: int, after: int) -> str:
     return BETWEEN.format(before=count(before), after=count(after))
 
 
-def no_number(sure: float, reach: float) -> str:
+def no_number(target: float, sure: float, reach: float) -> str:
     """That no number of samples has the probability that was asked for."""
-    return NO_NUMBER.format(sure=level(sure), reach=chance(reach))
+    return NO_NUMBER.format(target=value(target), sure=level(sure), reach=chance(reach))
 
 
 def too_far(samples: int, sure: float, near: float) -> str:
