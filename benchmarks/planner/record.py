@@ -1,4 +1,4 @@
-"""The record that every answer states: how often an N called 90% sure was enough, how often ratios held.
+"""The record that answers state: how often an N called 90% sure was enough, or a ratio held.
 
     python -m benchmarks.planner.record            # prints it, as answers say it, and writes
                                                    # src/korisk/planning/record.json

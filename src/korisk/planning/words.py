@@ -17,10 +17,10 @@ ADVICE = {
     "measure": "measure N = {n} next, with {seeds} seeds; do not collect more for {target} yet",
     "check": "{next} before more is collected for {target}: something other than data may limit "
     "the {noun}",
-    "train": "train {factor} times as long: at N = {n} that gave {after} ({runs}); plan again with the "
-    "longer training before more is collected",
-    "train_enough": "train {factor} times as long: at N = {n} that gave {after} ({runs}), which meets "
-    "{target} without new samples",
+    "train": "train {factor} times as long: at N = {n} that gave {after} ({runs}); plan again with "
+    "the longer training before more is collected",
+    "train_enough": "train {factor} times as long: at N = {n} that gave {after} ({runs}), which "
+    "meets {target} without new samples",
     "undertrained": "train longer or differently first: training keeps the error above {target}",
     "unlikely": "unlikely to reach {target} (chance {reach}); to find out, {next}",
     "stop": "stop: more data of this kind will not reach {target} (chance {reach})",
