@@ -16,7 +16,7 @@ PLAN = kr.plan(PILOT, 0.03)
 RUN: dict[str, Any] = {"n": 16, "factor": 3, "errors": [0.1], "before": [0.2]}
 
 # Of all kinds, and each of them wrong at every door below.
-WRONG = ([], {}, "x", [0.9], {"a": 1}, object(), np.array([0.9, 0.8]), np.array(0.9), float("nan"),
+WRONG: tuple[Any, ...] = ([], {}, "x", [0.9], {"a": 1}, object(), np.array([0.9, 0.8]), np.array(0.9), float("nan"),
          {"related": PILOT}, np.array([]), 1 + 2j, set(), kr, PLAN)  # fmt: skip
 DOORS: dict[str, Callable[[Any], object]] = {
     "plan, curve": lambda x: kr.plan(x, 0.03),
@@ -42,7 +42,8 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "limit, target": lambda x: limit(PILOT, x),
     "limit, training": lambda x: limit(PILOT, training=x),
     "limit, longer": lambda x: limit(PILOT, longer=x),
-    **{f"Longer, {key}": lambda x, key=key: Longer(**RUN | {key: x}) for key in ("n", "factor")},
+    "Longer, n": lambda x: Longer(**RUN | {"n": x}),
+    "Longer, factor": lambda x: Longer(**RUN | {"factor": x}),
     "run_pilot, fit": lambda x: kr.run_pilot(x, [4, 8, 16], 1, quiet=True),
     "run_pilot, sizes": lambda x: kr.run_pilot(lambda n, seed: 1 / n, x, 1, quiet=True),
     "run_pilot, seeds": lambda x: kr.run_pilot(lambda n, seed: 1 / n, [4], x, quiet=True),
