@@ -171,17 +171,15 @@ def test_tables_have_a_row_for_every_plan_with_its_target_and_model() -> None:
     assert list(plan_tables([])) == []
 
 
-def test_a_plan_without_even_odds_is_in_the_full_table_alone() -> None:
+def test_a_plan_without_a_range_has_no_row() -> None:
     """Its advice says all: a row of dashes would say it again."""
-    plans = [known_plan(PILOT, 400), known_plan(PILOT, 400, reach=0.4)]
-    (table,) = plan_tables(plans)
-    assert len(table.rows) == 1
-    assert list(plan_tables(plans[1:])) == []
-    (full,) = plan_tables(plans, full=True)
-    assert len(full.rows) == 2
-    pair = kr.Comparison(*plans)
-    assert [len(table.rows) for table in comparison_tables(pair)] == [1]
-    assert [len(table.rows) for table in comparison_tables(pair, full=True)] == [2]
+    plans = [known_plan(PILOT, 400), known_plan(PILOT, 400, reach=0.04)]
+    for full in (False, True):
+        (table,) = plan_tables(plans, full=full)
+        assert len(table.rows) == 1
+        assert list(plan_tables(plans[1:], full=full)) == []
+        (beside,) = comparison_tables(kr.Comparison(*plans), full=full)
+        assert len(beside.rows) == 1
 
 
 def test_a_comparison_has_a_row_for_each_plan() -> None:

@@ -104,22 +104,6 @@ def test_a_target_stays_met_from_the_largest_mean_on() -> None:
     np.testing.assert_allclose(rising.law(sizes).quantile(0.5), np.log([0.4, 0.1, 0.3, 0.2]))
 
 
-def test_means_cross_a_target_on_a_straight_line_of_logarithms() -> None:
-    measured = Measured(kr.Curve([16, 32, 64, 128], [0.4, 0.1, 0.3, 0.2]), 0.01)
-    assert measured.crossing(0.4) == (16.0, 16, 16)
-    assert measured.crossing(9.0) == (16.0, 16, 16)
-    assert measured.crossing(0.19) is None
-    for goal, between in ((0.35, (16, 32)), (0.25, (64, 128)), (0.3, (16, 32)), (0.2, (64, 128))):
-        high, low = (0.4, 0.3) if between[0] == 16 else (0.3, 0.2)
-        share = math.log(high / goal) / math.log(high / low)
-        crossing = measured.crossing(goal)
-        assert crossing is not None
-        assert crossing[0] == pytest.approx(between[0] * 2**share)
-        assert crossing[1:] == between
-    middle = measured.middle(np.array([16.0, math.sqrt(16 * 32), 128.0]))
-    np.testing.assert_allclose(np.exp(middle), [0.4, 0.2, 0.2])
-
-
 # --- Beyond the pilot ----------------------------------------------------------------------------
 
 CURVE = kr.Curve([16, 32, 64, 128, 256], [0.8, 0.42, 0.2, 0.11, 0.06], model="KO")

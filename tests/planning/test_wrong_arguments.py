@@ -16,8 +16,9 @@ PLAN = kr.plan(PILOT, 0.03)
 RUN: dict[str, Any] = {"n": 16, "factor": 3, "errors": [0.1], "before": [0.2]}
 
 # Of all kinds, and each of them wrong at every door below.
-WRONG: tuple[Any, ...] = ([], {}, "x", [0.9], {"a": 1}, object(), np.array([0.9, 0.8]), np.array(0.9), float("nan"),
-         {"related": PILOT}, np.array([]), 1 + 2j, set(), kr, PLAN)  # fmt: skip
+WRONG: tuple[Any, ...] = ([], {}, "x", [0.9], {"a": 1}, object(), np.array([0.9, 0.8]),
+    np.array(0.9), float("nan"), {"related": PILOT}, np.array([]), 1 + 2j, set(), kr, PLAN,
+)  # fmt: skip
 DOORS: dict[str, Callable[[Any], object]] = {
     "plan, curve": lambda x: kr.plan(x, 0.03),
     "plan, target": lambda x: kr.plan(PILOT, x),

@@ -312,7 +312,9 @@ def checked_sizes(sizes: Iterable[int]) -> list[int]:
         listed = list(sizes)
     except TypeError:
         raise invalid("sizes", "be a list", sizes, remedy) from None
-    valid = [_checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in listed]
+    valid = [
+        _checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in listed
+    ]
     ascending = bool(valid) and valid == sorted(set(valid))
     require(ascending, "sizes", "be in ascending order", valid, remedy)
     return valid
