@@ -345,9 +345,6 @@ def test_a_comparison_says_the_same_in_every_view(
         assert [x for x in said if one_line(x) not in one_line(text)] == [], view
     for plan in plans.values():
         assert " ".join(sample_cells(plan, LEVELS)) in full
-    line = both.to_dict()["two_factors"]
-    factors = words.two_factors(None if "unknown" in line else line)
-    assert factors in full
     ratio_range = content["ratio_range"] and [end or np.inf for end in content["ratio_range"]]
     assert content["ratio"] == both.ratio
     assert content["saving"] == both.saving()

@@ -39,9 +39,7 @@ def compare(
     reading: options.Reading,
     plot: options.Plot = None,
     html: options.Html = None,
-    full: Annotated[
-        bool, "Print everything: both factors of the paper, conditions, findings."
-    ] = False,
+    full: Annotated[bool, "Print everything: more levels, all that is odd."] = False,
     json: options.Json = False,
 ) -> None:
     """How many more samples does one model need than another, and where do their curves cross?

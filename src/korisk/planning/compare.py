@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Self
@@ -13,15 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.curves.noise import paired_correlation
-from korisk.errors import KoriskError, Message, invalid
+from korisk.errors import Message, invalid
 from korisk.planning import words
-from korisk.planning.fit import calibrate
 from korisk.planning.forecast import LEAST_SIZES, Source, check_curve, check_target
 from korisk.planning.plan import Plan, forecast, has_numbers, sample_cells, sample_heads
 from korisk.planning.recommend import LEVELS
 from korisk.planning.record import RECORD
 from korisk.texts import Table, number
-from korisk.theory import TwoFactors, two_factors
 
 Array = NDArray[np.float64]
 
@@ -149,8 +146,6 @@ class Comparison(Shown):
     >>> comparison = kr.compare(ko, fc, target=0.06)
     >>> comparison.names, round(comparison.ratio)
     (('KO', 'FC'), 4)
-    >>> round(comparison.factors().structural, 3)
-    4.0
     """
 
     first: Plan
@@ -246,22 +241,6 @@ class Comparison(Shown):
     @property
     def _plans(self) -> tuple[Plan, Plan]:
         return self.first, self.second
-
-    def factors(self) -> TwoFactors:
-        """Both factors of Proposition (prop:ct-proxy), from both pilots' lines by `calibrate`.
-
-        Returns
-        -------
-        TwoFactors
-            The factors at the target.
-
-        Raises
-        ------
-        UnreachableError
-            If a floor is at or above the target.
-        """
-        first, second = (calibrate(plan.forecast.evidence) for plan in (self.first, self.second))
-        return two_factors(first, second, self.first.goal)
 
     @cached_property
     def crossover(self) -> Crossover | None:
@@ -417,7 +396,7 @@ class Comparison(Shown):
         Parameters
         ----------
         full : bool, default False
-            Add the two factors of Proposition 1, and all that is odd about the pilots.
+            List all that is odd about the pilots, and not the first alone.
 
         Returns
         -------
@@ -433,10 +412,6 @@ class Comparison(Shown):
                 " ".join(filter(None, (f"{name}: {text[0].lower()}{text[1:]}", advice.odds)))
             )
         lines.append(self.crossing.explain())
-        factors: dict[str, float] | None = None
-        with suppress(KoriskError):
-            factors = _plain(self.factors())
-        lines += [words.two_factors(factors)] if full else []
         for name, plan in zip(self.names, self._plans, strict=True):
             lines += [Message(f"{name}: ", text) for text in plan.oddities(full=full)]
         return words.paragraph([line for line in lines if line], "\n")
@@ -449,14 +424,6 @@ class Comparison(Shown):
         dict
             See docs/reference/files.md for its keys.
         """
-        factors: dict[str, float] | dict[str, str]
-        try:
-            factors = _plain(self.factors())
-        except KoriskError as error:
-            # Factors are of errors; say so where the user's values are something else.
-            unit = self.first.forecast.unit
-            scale = "" if unit.law == "error" else f"as errors, made of {unit.name}: "
-            factors = {"unknown": f"{scale}{error}"}
         first, second = self.names
         return {
             "target": self.target,
@@ -466,15 +433,9 @@ class Comparison(Shown):
             "record": self.record,
             "ratio": self.ratio,
             "ratio_range": self.ratio_range,
-            "two_factors": factors,
             "crossover": self.crossover and asdict(self.crossover),
             "explanation": self.explain(full=True),
         }
-
-
-def _plain(factors: TwoFactors) -> dict[str, float]:
-    names = "structural", "approximation_budget", "product"
-    return {name: getattr(factors, name) for name in names}
 
 
 def compare(first: Curve, second: Curve, target: float) -> Comparison:

@@ -26,40 +26,10 @@ ADVICE = {
     "stop": "stop: more data of this kind will not reach {target} (chance {reach})",
     "doubt": "not known how many samples {target} needs: {why}",
 }
-# Even odds and the range of N, behind the advice.
-ODDS = {
-    "both": "Even odds at {even}; plausible {lower} to {upper}.",
-    "open": "Even odds at {even}; plausible {lower} or more.",
-    "lower": "Plausible: {lower} or more.",
-}
-AS_TRAINED = "As trained so far: {odds}"  # where longer training comes before data
 LEGEND = (
     "even odds: N is enough with a chance of one half; plausible: with chances from 5% to 95%; "
     "reachable: the chance that some number of samples is enough"
 )
-SIMULATED = "on simulated images ({population}; nothing is known about real ones)"
-FAR = "{n} is {times} times the pilot's largest N of {last}."
-BETWEEN = "The measured means meet the target between N = {before} and {after}."
-NO_NUMBER = (
-    "No number of samples has a chance of {sure} to be enough; the chance that {target} can be "
-    "reached at all is {reach}."
-)
-TOO_FAR = (
-    "{n} samples would be enough with {sure}, but lie more than {near} times beyond what is known, "
-    "where odds were not checked."
-)
-THEN = "N = {n} reaches {reached} ({sure} sure)."
-PRICE = {
-    "none": "Nothing more has to be collected.",
-    "pilot": "{missing} more samples than the pilot's {last} cost {price}.",
-    "rehearsal": "{missing} more samples cost {price}.",
-}
-FACTORS = {
-    "": "Proposition 1, by the paper's lines floor + sigma log N / N: the ratio of N / log N is "
-    "{product}, {structural} (sigmas) times {budget} (distances of the floors from the target).",
-    "unknown": "The two factors of Proposition 1 are not defined at this target: it lies at or "
-    "below the floor of a line, or a line is flat.",
-}
 QUESTION = {
     "": "How many training samples are needed to reach {goal}?",
     "model": "How many training samples does {model} need to reach {goal}?",
@@ -138,8 +108,10 @@ def paragraph(sentences: Iterable[str], between: str = " ") -> Message:
 
 def subject(model: str, population: str) -> str:
     """What an answer is about: a model, on simulated images alone if `population` names them."""
-    simulated = SIMULATED.format(population=population) if population else ""
-    return f"{model} {simulated}".strip() if model else f"{simulated[:1].upper()}{simulated[1:]}"
+    if not population:
+        return model
+    simulated = f"n simulated images ({population}; nothing is known about real ones)"
+    return f"{model} o{simulated}" if model else f"O{simulated}"
 
 
 def advice(case: str, about: str, **fields: object) -> str:
@@ -152,10 +124,10 @@ def odds(even: int | None, lower: int | None, upper: int | None, action: str = "
     """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
     if lower is None:
         return ""
-    kind = "lower" if even is None else "open" if upper is None else "both"
-    ends = {"lower": count(lower), "upper": count(upper or 0)}
-    text = ODDS[kind].format(even=count(even or 0), **ends)
-    return AS_TRAINED.format(odds=f"{text[0].lower()}{text[1:]}") if action == "train" else text
+    ends = span(lower, math.inf if upper is None else upper)
+    text = f"plausible: {ends}" if even is None else f"even odds at {count(even)}; plausible {ends}"
+    # Where longer training comes before data, they are those of the present one.
+    return f"As trained so far: {text}." if action == "train" else f"{text[0].upper()}{text[1:]}."
 
 
 def question(model: str, goal: str) -> str:
@@ -190,27 +162,33 @@ def short(action: str, n: int | None) -> str:
 
 def far(n: int, last: int) -> str:
     """How far beyond the pilot a number of samples lies."""
-    return FAR.format(n=count(n), times=f"{n / last:.2g}", last=count(last))
+    return f"{count(n)} is {n / last:.2g} times the pilot's largest N of {count(last)}."
 
 
 def between(before: int, after: int) -> str:
     """Where the measured means pass the target."""
-    return BETWEEN.format(before=count(before), after=count(after))
+    return f"The measured means meet the target between N = {before:,} and {after:,}."
 
 
 def no_number(target: float, sure: float, reach: float) -> str:
     """That no number of samples has the probability that was asked for."""
-    return NO_NUMBER.format(target=value(target), sure=level(sure), reach=chance(reach))
+    return (
+        f"No number of samples has a chance of {level(sure)} to be enough; the chance that "
+        f"{value(target)} can be reached at all is {chance(reach)}."
+    )
 
 
 def too_far(samples: int, sure: float, near: float) -> str:
     """That the number lies where odds were not checked."""
-    return TOO_FAR.format(n=count(samples), sure=level(sure), near=f"{near:g}")
+    return (
+        f"{count(samples)} samples would be enough with {level(sure)}, but lie more than {near:g} "
+        "times beyond what is known, where odds were not checked."
+    )
 
 
 def then(n: int, reached: float, sure: float) -> str:
     """What a number of samples does reach."""
-    return THEN.format(n=count(n), reached=value(reached), sure=level(sure))
+    return f"N = {n:,} reaches {value(reached)} ({level(sure)} sure)."
 
 
 def out_of_reach(noun: str, floor: float | None) -> str:
@@ -250,8 +228,10 @@ def too_easy(noun: str, best: float, unit: str) -> str:
 
 def price(missing: int, last: int, cost: float) -> str:
     """What the samples that are missing cost."""
-    kind = "none" if not missing else "pilot" if last else "rehearsal"
-    return PRICE[kind].format(missing=count(missing), last=count(last), price=f"{cost:,.6g}")
+    if not missing:
+        return "Nothing more has to be collected."
+    than = f" than the pilot's {last:,}" if last else ""
+    return f"{missing:,} more samples{than} cost {cost:,.6g}."
 
 
 def flat(noun: str) -> str:
@@ -341,14 +321,6 @@ def not_crossing(better: str, last: int, means: tuple[int, int] | None) -> str:
         return f"The curves do not clearly cross: {order}."
     order = f"The means change their order between N = {means[0]:,} and {means[1]:,}, and {better} "
     return f"{order}is better at N = {last:,}; where the curves cross is not clear."
-
-
-def two_factors(values: Mapping[str, float] | None) -> str:
-    """The two factors of Proposition 1 in words."""
-    if values is None:
-        return FACTORS["unknown"]
-    names = {"structural": "structural", "budget": "approximation_budget", "product": "product"}
-    return FACTORS[""].format(**{name: times(values[field]) for name, field in names.items()})
 
 
 # --- The paper's recipe --------------------------------------------------------------------------
