@@ -18,10 +18,10 @@ first that applies:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,6 +177,10 @@ class Numbers:
         if self.curve is None or self.forecast.simulated is not None:
             return None
         return limit(self.curve, self.goal, training=self.training, longer=self.longer)
+
+    def limits_are(self, kind: str) -> bool:
+        """Whether the limit of the error is known to be "data" or "training"."""
+        return self.limit is not None and self.limit.kind == kind
 
     @cached_property
     def findings(self) -> tuple[str, ...]:
@@ -352,73 +356,112 @@ class Recommendation:
         }
 
 
+class _Case(NamedTuple):
+    """What is decided: a case of `words.ADVICE`, its reasons, and what its sentence names."""
+
+    action: Action
+    name: str
+    reasons: Sequence[str]
+    n: int | None = None
+    seeds: int | None = None
+    fields: dict[str, str] = {}  # noqa: RUF012 (never changed)
+
+
 def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Recommendation:
     """The recommendation for a plan."""
-    samples = plan.samples(level_of(sure))
+    level_of(sure)
     if cost is not None:
         real("cost", cost, above=0, remedy="give the price of one sample")
-    if samples is not None and collectable(plan, samples):
-        return _collect(plan, samples, sure, cost)
-    return otherwise(plan, sure, cost)
+    case = _decided(plan, sure)
+    forecast, (lower, upper), known = plan.forecast, plan.interval, not plan.doubt
+    n, reasons, price, record = case.n, list(case.reasons), None, ""
+    if cost is not None and n is not None:
+        missing = max(n - forecast.measured, 0)
+        price = cost * missing
+        reasons.append(words.price(missing, forecast.measured, price))
+    if forecast.basis == "rehearsal" and not forecast.population and case.action != "train":
+        check = forecast.at(min(max(FIRST, int(forecast.sizes[0])), forecast.last))
+        reasons.append(words.first_check(*vars(check).values()))
+    # The record is of N that are called sure, beyond a pilot: inside it, measured means answer.
+    far = (n or 0) / (forecast.measured or 1)
+    if case.action == "collect" and far > 1 and not forecast.population:
+        record = words.record(forecast.basis, RECORD[forecast.basis], far)
+    fields = {"n": words.count(n or 0), "seeds": str(case.seeds), "noun": forecast.unit.noun}
+    fields |= {"target": words.value(plan.target), "sure": words.level(sure)}
+    fields |= {"reach": words.chance(plan.reach), **case.fields}
+    return Recommendation(
+        action=case.action,
+        n=n,
+        seeds=case.seeds,
+        sentence=words.advice(case.name, forecast.subject, **fields),
+        sure=sure,
+        chance=plan.probability(n) if case.action == "collect" and n else None,
+        even=plan.even,
+        lower=int(lower) if known and math.isfinite(lower) else None,
+        upper=int(upper) if known and math.isfinite(upper) else None,
+        reach=plan.reach if known else None,
+        cost=price,
+        # Where no amount of data meets the target, data cannot be what limits the error.
+        limit=None if case.name == "stop" and plan.limits_are("data") else plan.limit,
+        reasons=tuple(filter(None, reasons)),
+        record=record,
+    )
 
 
-def collectable(plan: Numbers, samples: int) -> bool:
-    """Whether a number of samples can be recommended, rather than what `otherwise` returns."""
-    if plan.doubt or samples > NEAR * plan.forecast.last:
-        return False
-    return plan.met_in_pilot or plan.limit is None or plan.limit.kind != "training"
-
-
-def _collect(plan: Numbers, samples: int, sure: float, cost: float | None) -> Recommendation:
-    measured, curve = plan.forecast.measured, plan.curve
-    case, reasons = "collect", [_too_easy(plan)]
-    if samples <= plan.chances.n[0]:
-        case = "already" if curve is not None else "already_rehearsed"
-    elif samples <= measured:
-        case = "inside"
-        reasons += [words.between(*plan.between)] if plan.between else []
-    elif measured:
-        reasons.append(words.far(samples, measured))
-    odds = plan.probability(samples)
-    return _advice(plan, "collect", case, sure, reasons, cost=cost, n=samples, chance=odds)
-
-
-def otherwise(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Recommendation:
-    """The recommendation where no number of samples can be given."""
-    limit, forecast = plan.limit, plan.forecast
+def _decided(plan: Numbers, sure: float) -> _Case:
+    """The first of the rules at the top of this file that applies."""
+    limit, forecast, samples = plan.limit, plan.forecast, plan.samples(sure)
     limits = [limit.sentence] if limit else []
-    training = limit is not None and limit.kind == "training"
+    training = plan.limits_are("training")
+    near = samples is not None and samples <= NEAR * forecast.last
+    if samples is not None and near and (plan.met_in_pilot or not training):
+        return _collected(plan, samples)
+    n, to_tell = _next(plan)
     # Without learning, longer training may be all that is missing; other doubts stay with it.
-    flat = not (forecast.doubt or plan.below_rounding)
-    if plan.doubt and not (flat and training):
+    if plan.doubt and (forecast.doubt or plan.below_rounding or not training):
         why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
-        reasons = [*limits, _remedy(plan)]
-        return _advice(plan, "unknown", "doubt", sure, reasons, why=f"{why[0].lower()}{why[1:]}")
-    samples = plan.samples(sure)
+        remedy = f"To find out, {to_tell if n is None else f'measure N = {n:,} and plan again'}."
+        reasons = [*limits, "Ask for an easier target." if plan.below_rounding else remedy]
+        return _Case("unknown", "doubt", reasons, fields={"why": f"{why[0].lower()}{why[1:]}"})
     # A number may lie too far beyond what is known to be recommended; it is not denied.
     why = words.no_number(plan.target, sure, plan.reach)
     if samples is not None:
         why = words.too_far(samples, sure, NEAR)
     if plan.met_in_pilot:
-        return _repeat(plan, sure, cost, why)
+        return _repeated(plan, why)
     if training:
-        return _train(plan, sure)
+        return _trained(plan, limits)
     if forecast.undertrained:
-        return _advice(plan, "train", "undertrained", sure, [])
-    if plan.reach < HOPELESS and shows_floor(forecast.evidence):
-        return _advice(plan, "stop", "stop", sure, [_why_out_of_reach(plan)])
-    n, to_tell = _next(plan)
+        return _Case("train", "undertrained", [])
+    seeds = LEAST_SEEDS if n else None
     if plan.reach < UNLIKELY:
-        reasons = [_why_out_of_reach(plan)]
-        seeds = LEAST_SEEDS if n else None
-        return _advice(
-            plan, "unlikely", "unlikely", sure, reasons, cost=cost, n=n, seeds=seeds, next=to_tell
-        )
+        above = float(forecast.unit.to_error(forecast.floor)) >= plan.goal
+        reasons = [words.out_of_reach(forecast.unit.noun, forecast.floor if above else None)]
+        if plan.reach < HOPELESS and shows_floor(forecast.evidence):
+            return _Case("stop", "stop", reasons)
+        return _Case("unlikely", "unlikely", reasons, n, seeds, {"next": to_tell})
     if n is None:  # a run that needs no new samples comes first
-        return _advice(plan, "measure", "check", sure, [why, *limits], next=to_tell)
+        return _Case("measure", "check", [why, *limits], fields={"next": to_tell})
     reached = float(forecast.unit.from_error(forecast.quantile([n], sure).item()))
-    reasons = [why, words.then(n, reached, sure)]
-    return _advice(plan, "measure", "measure", sure, reasons, cost=cost, n=n, seeds=LEAST_SEEDS)
+    return _Case("measure", "measure", [why, words.then(n, reached, sure)], n, seeds)
+
+
+def _collected(plan: Numbers, samples: int) -> _Case:
+    """A number of samples, measured or not."""
+    measured, unit = plan.forecast.measured, plan.forecast.unit
+    name, reasons = "collect", []
+    # If every measurement is far better, the target may be in another unit.
+    largest = float(plan.forecast.evidence.means.max())
+    if plan.goal > EASY * largest:
+        reasons.append(words.too_easy(unit.noun, float(unit.from_error(largest)), unit.name))
+    if samples <= plan.chances.n[0]:
+        name = "already" if measured else "already_rehearsed"
+    elif samples <= measured:
+        name = "inside"
+        reasons += [words.between(*plan.between)] if plan.between else []
+    elif measured:
+        reasons.append(words.far(samples, measured))
+    return _Case("collect", name, reasons, samples)
 
 
 def _next(plan: Numbers) -> tuple[int | None, str]:
@@ -432,116 +475,24 @@ def _next(plan: Numbers) -> tuple[int | None, str]:
     return twice, words.next_measurement(twice, LEAST_SEEDS)
 
 
-def _train(plan: Numbers, sure: float) -> Recommendation:
-    """Recommend longer training, with what it gave."""
+def _trained(plan: Numbers, limits: Sequence[str]) -> _Case:
+    """Longer training, with what it gave."""
     longer, unit = plan.longer or plan.forecast.longer, plan.forecast.unit
     assert longer is not None  # without it, training is no limit
-    assert plan.limit is not None
     error = float(unit.to_error(longer.errors).mean())
-    after, factor = words.value(float(unit.from_error(error))), f"{longer.factor:g}"
+    fields = {"factor": f"{longer.factor:g}", "after": words.value(float(unit.from_error(error)))}
+    fields |= {"runs": counted(len(longer.errors), "seed"), "n": words.count(longer.n)}
     # Of a rehearsal, no samples are there yet.
-    case = "train_enough" if error <= plan.goal and plan.forecast.measured else "train"
-    return _advice(
-        plan,
-        "train",
-        case,
-        sure,
-        [plan.limit.sentence],
-        factor=factor,
-        after=after,
-        runs=counted(len(longer.errors), "seed"),
-        at=words.count(longer.n),
-    )
+    enough = error <= plan.goal and plan.forecast.measured
+    return _Case("train", "train_enough" if enough else "train", limits, fields=fields)
 
 
-def _repeat(plan: Numbers, sure: float, cost: float | None, why: str) -> Recommendation:
-    """Recommend more seeds where measured means meet the target, but too uncertainly."""
+def _repeated(plan: Numbers, why: str) -> _Case:
+    """More seeds where measured means meet the target, but too uncertainly."""
     curve = plan.forecast.evidence
     # The first size from which on every mean meets the target.
     met = curve.means <= plan.goal
     n = int(curve.sizes[met.size - met[::-1].argmin() if not met.all() else 0])
     seeds = max(2 * int(curve.counts[curve.sizes == n].item()), LEAST_SEEDS)
     chance = words.chance(plan.probability(n))
-    return _advice(plan, "measure", "repeat", sure, [why], cost=cost, n=n, seeds=seeds, now=chance)
-
-
-def _remedy(plan: Numbers) -> str:
-    """What to try if neither a number of samples nor one more size can be recommended."""
-    n, to_tell = _next(plan)
-    if plan.below_rounding:
-        return "Ask for an easier target."
-    return f"To find out, {to_tell if n is None else f'measure N = {n:,} and plan again'}."
-
-
-def _why_out_of_reach(plan: Numbers) -> str:
-    floor, noun = plan.forecast.floor, plan.forecast.unit.noun
-    above = float(plan.forecast.unit.to_error(floor)) >= plan.goal
-    return words.out_of_reach(noun, floor if above else None)
-
-
-def _too_easy(plan: Numbers) -> str:
-    """A hint that the target may be in another unit, if every measurement is far better."""
-    largest, unit = float(plan.forecast.evidence.means.max()), plan.forecast.unit
-    if plan.goal <= EASY * largest:
-        return ""
-    return words.too_easy(unit.noun, float(unit.from_error(largest)), unit.name)
-
-
-def _advice(
-    plan: Numbers,
-    action: Action,
-    case: str,
-    sure: float,
-    reasons: list[str],
-    cost: float | None = None,
-    **fields: Any,
-) -> Recommendation:
-    """Fill in the numbers and the sentence of a case of `words.ADVICE`."""
-    forecast, (lower, upper) = plan.forecast, plan.interval
-    n, odds = fields.get("n"), fields.get("chance")
-    price = None
-    if cost is not None and n is not None:
-        missing = max(n - forecast.measured, 0)
-        price = cost * missing
-        reasons = [*reasons, words.price(missing, forecast.measured, price)]
-    if forecast.basis == "rehearsal" and not forecast.population and action != "train":
-        reasons = [*reasons, words.first_check(*vars(first_check(plan)).values())]
-    sentence = words.advice(
-        case,
-        forecast.subject,
-        n=words.count(n or 0) if n else fields.get("at", ""),
-        target=words.value(plan.target),
-        sure=words.level(sure),
-        reach=words.chance(plan.reach),
-        noun=forecast.unit.noun,
-        seeds=fields.get("seeds"),
-        chance=fields.get("now"),
-        **{name: fields.get(name) for name in ("factor", "after", "runs", "next", "why")},
-    )
-    known = not plan.doubt
-    # The record is of N that are called sure, beyond a pilot: inside it, measured means answer.
-    far = (n or 0) / (forecast.measured or 1) if action == "collect" else 0.0
-    recorded = RECORD[forecast.basis] if far > 1 and not forecast.population else ()
-    return Recommendation(
-        action=action,
-        n=n,
-        seeds=fields.get("seeds"),
-        sentence=sentence,
-        sure=sure,
-        chance=odds,
-        even=plan.even,
-        lower=int(lower) if known and math.isfinite(lower) else None,
-        upper=int(upper) if known and math.isfinite(upper) else None,
-        reach=plan.reach if known else None,
-        cost=price,
-        # Where no amount of data meets the target, data cannot be what limits the error.
-        limit=None if action == "stop" and plan.limit and plan.limit.kind == "data" else plan.limit,
-        reasons=tuple(filter(None, reasons)),
-        record=words.record(forecast.basis, recorded, far),
-    )
-
-
-def first_check(plan: Numbers) -> Any:
-    """What a first measurement shows if noise and images are as simulated."""
-    forecast = plan.forecast
-    return forecast.at(min(max(FIRST, int(forecast.sizes[0])), forecast.last))
+    return _Case("measure", "repeat", [why], n, seeds, {"chance": chance})
