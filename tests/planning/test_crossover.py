@@ -185,7 +185,8 @@ def test_inside_the_pilots_the_means_change_their_order_at_the_crossover(
     assert (cross.to_dict()["crossover"] is None) != agrees
     # Of several changes of the order, the one at the crossover is told.
     sizes = [*means, 8000]
-    of_means = Crossing.of_means(CROSS, sizes, [False, True, False], ("KO", "FC"))
+    curves = [kr.Curve(sizes, means) for means in ([0.3, 0.3, 0.3], [0.4, 0.2, 0.4])]
+    of_means = Crossing.of_curves(CROSS, curves, ("KO", "FC"))
     assert of_means.means == (means if agrees else (means[1], 8000))
     assert (of_means.better, of_means.last, of_means.sizes) == ("KO", 8000, 3)
 

@@ -118,15 +118,28 @@ class Crossing:
         return content if self.agrees else content | {"crossover": None}
 
     @classmethod
-    def of_means(
-        cls, cross: Crossover | None, n: Sequence[int], ahead: Sequence[bool], names: Sequence[str]
+    def of_curves(
+        cls, cross: Crossover | None, curves: Sequence[Curve], names: Sequence[str]
     ) -> Self:
-        """The crossing of means, where `ahead` tells at which sizes `n` the second is better."""
+        """The crossing of means; at a size that one curve lacks, its mean is interpolated.
+
+        Of equal curves, none is better.
+        """
+        start, end = (pick(c.sizes[k] for c in curves) for pick, k in ((max, 0), (min, -1)))
+        sizes = np.unique(np.concatenate([curve.sizes for curve in curves]))
+        sizes = sizes[(sizes >= start) & (sizes <= end)]
+        if not sizes.size:
+            return cls(cross)
+        first, second = (
+            np.interp(np.log(sizes), np.log(curve.sizes), np.log(curve.means)) for curve in curves
+        )
+        n, ahead = sizes.tolist(), (second < first).tolist()
         # Of several changes of order, report the one at the crossover, or else the last.
         turns = [(n[k - 1], n[k]) for k in range(1, len(n)) if ahead[k] != ahead[k - 1]]
         at_cross = [turn for turn in turns if cross is not None and turn[0] <= cross.n <= turn[1]]
         means = next(iter(at_cross + turns[::-1]), None)
-        return cls(cross, means, names[int(ahead[-1])], n[-1], len(n))
+        better = "" if np.allclose(first, second) else names[ahead[-1]]
+        return cls(cross, means, better, n[-1], len(n))
 
 
 @dataclass(frozen=True)
@@ -311,22 +324,9 @@ class Comparison(Shown):
 
     @property
     def crossing(self) -> Crossing:
-        """Where the better of the two changes, by the crossover and by the measured means.
-
-        At a size that one pilot lacks, its mean is interpolated. Of equal curves, none is better.
-        """
+        """Where the better of the two changes, by the crossover and by the measured means."""
         curves = [plan.forecast.evidence for plan in self._plans]
-        start, end = (pick(c.sizes[k] for c in curves) for pick, k in ((max, 0), (min, -1)))
-        sizes = np.unique(np.concatenate([curve.sizes for curve in curves]))
-        sizes = sizes[(sizes >= start) & (sizes <= end)]
-        if not sizes.size:
-            return Crossing(self.crossover)
-        first, second = (
-            np.interp(np.log(sizes), np.log(curve.sizes), np.log(curve.means)) for curve in curves
-        )
-        names = ("", "") if np.allclose(first, second) else self.names
-        ahead: list[bool] = (second < first).tolist()
-        return Crossing.of_means(self.crossover, sizes.tolist(), ahead, names)
+        return Crossing.of_curves(self.crossover, curves, self.names)
 
     @property
     def likely(self) -> bool:
@@ -488,17 +488,14 @@ def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator
 
 
 def crossing(first: Curve, second: Curve) -> Crossing | None:
-    """Where the better of two curves changes; None if they have no N in common."""
-    shared = sorted(set(first.sizes.tolist()) & set(second.sizes.tolist()))
-    if not shared:
-        return None
+    """Where the better of two curves changes; None if their N do not overlap."""
     crossover = None
     if min(len(first.sizes), len(second.sizes)) >= LEAST_SIZES:
         # The crossover does not depend on the target; the lowest error is never refused as easy.
         lowest = first.unit.from_error(min(first.means.min(), second.means.min()))
         crossover = compare(first, second, float(lowest)).crossover
-    ahead = [mean_at(second, n) < mean_at(first, n) for n in shared]
-    return Crossing.of_means(crossover, shared, ahead, (first.model, second.model))
+    found = Crossing.of_curves(crossover, (first, second), (first.model, second.model))
+    return found if found.sizes else None
 
 
 def mean_at(curve: Curve, n: int) -> float:
