@@ -14,7 +14,8 @@ ADVICE = {
     "already_rehearsed": "{target} is met already at N = {n}, the smallest rehearsed ({sure} sure)",
     "repeat": "measure N = {n} again, with {seeds} seeds: its mean meets {target}, but the seeds "
     "measured so far give it a chance of {chance}",
-    "measure": "measure N = {n} next, with {seeds} seeds; do not collect more for {target} yet",
+    "measure": "measure N = {n} next, with {seeds} seeds, and plan again; collect no more than "
+    "that for {target} yet",
     "check": "{next} before more is collected for {target}: something other than data may limit "
     "the {noun}",
     "train": "train {factor} times as long: at N = {n} that gave {after} ({runs}); plan again with "
@@ -45,10 +46,6 @@ RECORD = {
     "sure was enough in {held}",
     "ratio": "Of {asked} such ratios of imaging networks, the plausible range held the true one in "
     "{held}",
-}
-BELOW = {  # where the record is below the promise
-    "ratio": ", not in 90%: take the range as wider",
-    "": ", not in 90%: ask for 95%, or collect half of it and plan again",
 }
 _SHORT = {"train": "train longer first", "unlikely": "unlikely", "stop": "stop"}
 
@@ -140,15 +137,21 @@ def question_of_two(kind: str, layer: str, names: Sequence[str]) -> str:
     return QUESTION[kind].format(layer=layer, first=names[0], second=names[1], goal="{goal}")
 
 
-def record(kind: str, rows: Iterable[Held], far: float = 1.0) -> str:
-    """How often such answers held; empty where nothing is on record so far beyond the pilot."""
+def record(kind: str, rows: Iterable[Held], far: float = 1.0, sure: float = 0.9) -> str:
+    """How often such answers held; empty where nothing is on record so far beyond the pilot.
+
+    Where the record is below the promise, it says what to do about that.
+    """
     row = next((row for row in rows if far <= row["times"]), None)
     if row is None:
         return ""
     text = RECORD[kind].format(asked=f"{row['asked']:,}", held=f"{row['held']:.0%}")
     # A record of n answers is below the promise if it misses it by more than chance does.
     doubted = row["held"] < 0.9 - 2 * math.sqrt(0.09 / row["asked"])
-    return f"{text}{BELOW.get(kind, BELOW['']) if doubted else ''}."
+    if not doubted:
+        return f"{text}."
+    remedy = f"{'' if sure > 0.9 else 'ask for 95%, or '}collect half of it and plan again"
+    return f"{text}, not in 90%: {'take the range as wider' if kind == 'ratio' else remedy}."
 
 
 def short(action: str, n: int | None) -> str:
