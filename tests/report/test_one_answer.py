@@ -23,8 +23,10 @@ from korisk.planning import words
 from korisk.planning.plan import Forecast, Plan, has_numbers, sample_cells
 from korisk.planning.recommend import LEVELS, Recommendation
 from korisk.prediction.misfit import BELIEF
+from korisk.prediction.study import PointPrediction
 from korisk.report import comparison_figure, plan_figure
 from korisk.report.figures.style import plain
+from korisk.store.usage import Usage
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -264,17 +266,43 @@ PILOT = kr.Curve([16, 32, 64] * 2, [0.0023, 0.0018, 0.0014, 0.0024, 0.0018, 0.00
 @pytest.mark.parametrize("target", [0.003, 0.0011, 0.0001])
 @pytest.mark.parametrize("pilot", [None, PILOT], ids=["alone", "with a pilot"])
 def test_a_rehearsal_says_the_same_in_every_view(
-    pilot: kr.Curve | None, target: float, browser: "Browser", tmp_path: Path
+    pilot: kr.Curve | None,
+    target: float,
+    browser: "Browser",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The command is given the rehearsal, which it would train for a minute."""
     view: Forecast = MADE.forecast(pilot)
-    plan, html = view.plan(target), tmp_path / "page.html"
-    plan.to_html(html)
-    said, content = sentences(plan, plan.recommend()), plan.to_dict()
-    assert [text for text in said if text not in content["explanation"]] == []
-    assert [text for text in said if plain(text) not in notebook(plan)] == []
-    with fresh_page(browser) as page:
-        for sure in (0.9, 0.8):
-            page.goto("about:blank")
+    point = PointPrediction(
+        name="tiny",
+        spec={"models": {}, "problem": {}},
+        rehearsals=(MADE,),
+        forecasts=(view,),
+        notes=(),
+        usage=Usage(started="", seconds=1.0),
+    )
+    monkeypatch.setattr("korisk.prediction.study.rehearse_study", lambda *_, **__: [point])
+    plan, html, study = view.plan(target), tmp_path / "page.html", tmp_path / "tiny.yaml"
+    study.write_text("name: tiny\nproblem: {beam: surrogate}\npoints: [{side: 8}]\n")
+    for sure in (0.9, 0.8):
+        advice = plan.recommend(sure)
+        command = "rehearse", study, "--target", target, "--sure", sure
+        code = 0 if advice.helps else 3
+        printed = one_line(outputs(*command, code=code)[0])
+        said = sentences(plan, advice)
+        assert [text for text in said if one_line(text) not in printed] == []
+        if has_numbers(plan):
+            assert " ".join(sample_cells(plan, (sure,))) in printed
+        (point_json,) = json.loads(outputs(*command, "--json", code=code)[0])["points"]
+        (content,) = point_json["models"][0]["samples"]
+        assert content == json.loads(json.dumps(plan.to_dict(sure), default=str))
+        assert [text for text in said if text not in content["explanation"]] == []
+        if sure == 0.9:
+            plan.to_html(html)
+            shown = notebook(plan)
+            assert [text for text in said if plain(text) not in shown] == []
+        with fresh_page(browser) as page:
             page.goto(f"{html.as_uri()}#target={target}&sure={sure}")
             check_page(page, plan, sure)
 

@@ -13,7 +13,7 @@ def point_lines(point: PointPrediction, question: Question) -> list[str]:
     """The advice on each model, or the error that is expected; a line that stands is left out."""
     lines: dict[str, None] = {}
     for plan in (plan for target in question.targets for plan in point.plans(target)):
-        lines |= dict.fromkeys(plan.lines(question.sure, question.cost))
+        lines |= dict.fromkeys(plan.lines(question.sure, question.cost, full=True))
     for view in () if question.targets else point.forecasts:
         lines |= dict.fromkeys([view.summary(), " ".join(view.notes)])
     return list(lines)
