@@ -39,8 +39,8 @@ LONG = {
     "prediction/test_pilot_beside_rehearsal.py",
     "report/test_rehearsal_page.py",
     *(f"report/test_{name}.py" for name in ("notebook", "one_answer", "page", "serve")),
-    *(f"report/test_{name}_figure.py" for name in ("forecast", "prediction")),
-    *(f"report/test_{name}.py" for name in ("planner_js", "study_figures", "study_page")),
+    *("report/test_forecast_figure.py", "report/test_prediction_section.py"),
+    *(f"report/test_{name}.py" for name in ("study_figures", "study_page")),
     *(
         f"studies/test_{name}.py"
         for name in ("cells", "clusters", "dask", "engine", "killed", "pde")
@@ -89,18 +89,8 @@ def commands_made_once() -> Iterator[None]:
 def bare_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without figures and answers to many targets: they take seconds, and have own tests."""
     monkeypatch.setattr("korisk.report.page.study.page_figures", lambda *_, **__: iter([]))
-    monkeypatch.setattr(
-        "korisk.report.page.planner.planner_data",
-        lambda view, plans, _: {
-            "sizes": view.evidence.sizes.tolist(),
-            "targets": [plans[0].target] * 4_000,
-        },
-    )
     # The first target alone.
-    monkeypatch.setattr(
-        "korisk.planning.targets.plans_over_targets",
-        lambda _, exactly, make: (list(map(make, exactly)), list(range(len(exactly)))),
-    )
+    monkeypatch.setattr("korisk.planning.targets._stops", lambda _, first: [first])
 
 
 @pytest.fixture

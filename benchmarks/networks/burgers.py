@@ -37,7 +37,7 @@ from korisk.fitting import Recipe
 from korisk.fitting.gradient.many import Member, train_many
 from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge
-from korisk.planning.tables import sample_cells
+from korisk.planning.plan import sample_cells
 from korisk.problems import Pairs, PdeProblem, Pools
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.prediction.real_images import CHOOSE, POINTS, REPORT
-from korisk.planning.chances import TAIL
+from korisk.planning.recommend import TAIL
 from korisk.prediction.rehearsal.simulation import Training
 from korisk.prediction.study import Request, rehearse_study
 from korisk.studies import Study

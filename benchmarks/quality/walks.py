@@ -4,9 +4,10 @@
     python -m benchmarks.quality.walks OTHER      # and another beside it
 
 A target through `korisk plan`, an image through a cell of a study, a module through `describe` to a
-bound. Counted are the files of the package whose functions, methods or properties ran, and these;
-comprehensions and lambdas count, too, what runs while modules are imported does not. Each walk is
-taken in a process of its own.
+bound. Counted are the files of the package whose functions, methods or properties ran, and the
+names of these; what runs while modules are imported does not count. Comprehensions are functions of
+their own up to Python 3.11: the second count is without them. Each walk is taken in a process of
+its own.
 """
 
 import argparse
@@ -17,12 +18,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 
 ROOT = Path(__file__).parents[2]
+COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
 
 
 def plan() -> Callable[[], object]:
@@ -72,16 +73,21 @@ WALKS: dict[str, Callable[[], Callable[[], object]]] = {
 }
 
 
-def count(walk: Callable[[], object]) -> dict[str, int]:
-    """The functions that ran, by their files."""
+def count(walk: Callable[[], object]) -> dict[str, list[int]]:
+    """The functions that ran, by their files: all of them, and those with a name of their own."""
     import korisk
 
     home = str(Path(korisk.__file__).parent)
-    ran: set[CodeType] = set()
+    ran: set[tuple[str, str]] = set()
+    imports = 0  # modules that are being imported
 
     def note(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call":
-            ran.add(frame.f_code)
+        nonlocal imports
+        code = frame.f_code
+        if code.co_name == "<module>":
+            imports += {"call": 1, "return": -1}.get(event, 0)
+        elif event == "call" and not imports and code.co_filename.startswith(home):
+            ran.add((os.path.relpath(code.co_filename, home), code.co_qualname))
 
     sys.setprofile(note)
     try:
@@ -89,9 +95,12 @@ def count(walk: Callable[[], object]) -> dict[str, int]:
             walk()
     finally:
         sys.setprofile(None)
-    return Counter(
-        os.path.relpath(code.co_filename, home) for code in ran if code.co_filename.startswith(home)
-    )
+    files: dict[str, list[int]] = {}
+    for file, name in ran:
+        counts = files.setdefault(file, [0, 0])
+        counts[0] += 1
+        counts[1] += not name.endswith(COMPREHENSIONS)
+    return files
 
 
 def main() -> None:
@@ -112,12 +121,16 @@ def main() -> None:
             text = subprocess.run(
                 command, env=environment, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
             ).stdout
-            files: dict[str, int] = json.loads(text.splitlines()[-1])
+            files: dict[str, list[int]] = json.loads(text.splitlines()[-1])
             where = "here" if root is ROOT else "there"
-            print(f"{name:26} {where:5} {len(files):3} files, {sum(files.values()):4} functions")
+            every, without = (sum(counts[k] for counts in files.values()) for k in (0, 1))
+            print(
+                f"{name:26} {where:5} {len(files):3} files, {every:4} functions, {without:4} "
+                "without comprehensions"
+            )
             if options.files:
-                for path, number in sorted(files.items(), key=lambda pair: -pair[1]):
-                    print(f"    {number:4} {path}")
+                for path, counts in sorted(files.items(), key=lambda pair: -pair[1][0]):
+                    print(f"    {counts[0]:4} {counts[1]:4} {path}")
 
 
 if __name__ == "__main__":

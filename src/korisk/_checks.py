@@ -104,7 +104,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def one_of(field: str, value: object, known: tuple[str, ...]) -> None:
     """Raise unless the value is a known word; suggest the nearest one."""
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         hint = did_you_mean(str(value)[:80], known)
         # The rule lists the known words already.
         hint = "" if "; known:" in hint else hint

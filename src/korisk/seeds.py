@@ -30,7 +30,7 @@ def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
 def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
     """A list of seeds, from a list or from their number, which counts from 0."""
     remedy, most = "give a count, or a list of whole numbers", 2**63 - 1
-    if not isinstance(seeds, Iterable):
+    if not isinstance(seeds, Iterable) or (isinstance(seeds, np.ndarray) and not seeds.ndim):
         count = _checks.count("seeds", seeds, at_least=1, at_most=MOST_SEEDS, remedy=remedy)
         return list(range(count))
     seeds = islice(seeds, MOST_SEEDS + 1)  # iterables may be endless

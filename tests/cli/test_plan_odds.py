@@ -26,8 +26,9 @@ def written(path: Path, rows: Iterable[tuple[int, float]], model: str = "") -> P
 
 def rows(*command: object, code: int = 0) -> list[list[str]]:
     """What the table of samples holds, by its cells."""
-    behind = outputs(*command, code=code)[0].partition("──")[2].splitlines()[1:]
-    shown = takewhile(str.strip, behind)
+    lines = iter(outputs(*command, code=code)[0].splitlines())
+    next((line for line in lines if line.split()[:2] == ["target", "model"]), "")
+    shown = takewhile(lambda line: line.strip() and not line.startswith("("), lines)
     joined = (line.replace("above ", "above-").replace("below ", "below-") for line in shown)
     return [[cell.replace("-", " ", cell != "-") for cell in line.split()] for line in joined]
 
@@ -64,10 +65,12 @@ def test_a_probability_that_no_number_has_comes_with_the_reach() -> None:
     command = ("plan", H8, "--model", "FC", "--target", 0.0022, "--full", "--sure")
     assert plan.samples(0.8) is not None
     said = text(*command, 0.8)
-    assert said.startswith(f"FC: collect {plan.samples(0.8):,} samples for 0.0022 (80% sure).")
+    assert said.startswith(
+        f"FC: collect {plan.samples(0.8):,} samples in all for 0.0022 (80% sure)."
+    )
     assert plan.samples(0.97) is None
     said = text(*command, 0.97)
-    assert "No number of samples is enough with 97%" in said
+    assert "No number of samples has a chance of 97% to be enough" in said
     assert f"reached at all is {chance(plan.reach)}" in said
     advice = plan_of(*command, 0.97)["recommendation"]
     assert (advice["action"], advice["sure"]) == ("measure", 0.97)
@@ -87,8 +90,7 @@ def test_a_step_has_an_answer_inside_and_none_beyond(step: Path) -> None:
     assert said.startswith("Not known how many samples 0.005 needs: from N = 32 to 64 the mean")
     assert "To find out, " in said
     assert "are enough" not in said
-    assert err.startswith("korisk: Not known how many samples 0.005 needs")
-    assert err.count("\n") == 1
+    assert err == "", "it is said once"
     (row,) = rows("plan", step, "--target", 0.005, "--full", code=3)
     assert row == ["0.005", *["-"] * 8]
     found = plan_of("plan", step, "--target", 0.005, "--sure", 0.8, code=3)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import korisk as kr
 from korisk.cli.app import app
 from korisk.pilots import Compute, Limits
-from korisk.planning.limits import read_training
+from korisk.planning.pilot import read_training
 from korisk.report.contents import read_contents
 
 SIZES = [16, 64, 256, 1024]

@@ -15,16 +15,10 @@ import pytest
 import korisk as kr
 from korisk.errors import Argument, Message
 from korisk.planning import words
-from korisk.planning.chances import LEVELS, Chances
+from korisk.planning.compare import comparison_tables
+from korisk.planning.plan import plan_tables, sample_cells, sample_heads
+from korisk.planning.recommend import LEVELS, Chances
 from korisk.planning.record import RECORD
-from korisk.planning.tables import (
-    AtSize,
-    comparison_table,
-    error_table,
-    plan_tables,
-    sample_cells,
-    sample_heads,
-)
 from pilots import KnownLaw, known_forecast, known_plan, released_h8
 
 N, MEANS = [16, 32, 64, 128], [0.4, 0.2, 0.1, 0.05]
@@ -73,15 +67,27 @@ def test_an_answer_has_three_lines_of_which_none_is_empty() -> None:
         explanation = plan.explain()
         assert explanation == "\n".join(plan.lines(full=True))
         assert all(finding in explanation for finding in plan.findings)
-        more = f"({len(plan.findings) - 1} more in full)"
+        more = f"({len(plan.findings) - 1} more with full=True)"
         assert (more in lines[-1]) == (len(plan.findings) > 1)
 
 
 def test_every_case_of_advice_has_its_fields() -> None:
-    allowed = {"n", "target", "sure", "reach", "noun", "seeds", "chance", "factor", "after", "next"}
+    allowed = {
+        "n",
+        "target",
+        "sure",
+        "reach",
+        "noun",
+        "seeds",
+        "chance",
+        "factor",
+        "after",
+        "runs",
+        "next",
+    }
     for case, text in words.ADVICE.items():
         fields = {name for _, name, _, _ in string.Formatter().parse(text) if name}
-        assert fields <= allowed | {"why"}, case
+        assert fields <= allowed | {"next", "why"}, case
     assert words.question("KO", "0.02").count("KO") == 1
     assert words.question("", "0.02").count("0.02") == 1
 
@@ -165,27 +171,23 @@ def test_tables_have_a_row_for_every_plan_with_its_target_and_model() -> None:
     assert list(plan_tables([])) == []
 
 
-def test_expected_errors_have_a_column_for_the_chance_of_every_target() -> None:
-    expected = kr.planning.Expectation(64, 0.25, 0.125, 0.5)
-    models: list[tuple[str, list[AtSize]]] = [
-        ("KO", [(64, expected, (0.3, 0.002))]),
-        ("", [(1024, None, (None, None))]),
-    ]
-    table = error_table(models, "mse", (0.3, 0.02))
-    assert table.title == "Expected mse"
-    assert [head.split("\n")[-1] for head in table.heads[5:]] == ["0.3", "0.02"]
-    assert table.rows == [
-        ["KO", "64", "0.25", "0.125", "0.5", "30%", "below 1%"],
-        ["-", "1,024", "-", "-", "-", "-", "-"],
-    ]
-    assert len(error_table([("KO", [(64, expected, (0.3,))])], "mse", (0.3,)).heads) == 6
+def test_a_plan_without_a_range_has_no_row() -> None:
+    """Its advice says all: a row of dashes would say it again."""
+    plans = [known_plan(PILOT, 400), known_plan(PILOT, 400, reach=0.04)]
+    for full in (False, True):
+        (table,) = plan_tables(plans, full=full)
+        assert len(table.rows) == 1
+        assert list(plan_tables(plans[1:], full=full)) == []
+        (beside,) = comparison_tables(kr.Comparison(*plans), full=full)
+        assert len(beside.rows) == 1
 
 
 def test_a_comparison_has_a_row_for_each_plan() -> None:
     n = np.array([16, 32, 64, 128, 256])
     rate = np.log(n) / n
     pair = kr.compare(kr.Curve(n, 0.01 + 0.5 * rate), kr.Curve(n, 0.02 + 2.0 * rate), 0.05)
-    assert comparison_table(pair).rows == [
+    (table,) = comparison_tables(pair)
+    assert table.rows == [
         [name, *sample_cells(plan, (0.9,))]
         for name, plan in zip(pair.names, (pair.first, pair.second), strict=True)
     ]

@@ -14,10 +14,9 @@ from scipy.special import ndtr, ndtri
 import korisk as kr
 from korisk._checks import LARGEST_N
 from korisk.curves.noise import ROUNDING
-from korisk.planning.chances import LEVELS, TAIL, Chances, table
 from korisk.planning.forecast import LEAST_SIZES, PilotLaw
 from korisk.planning.futures.posterior import HORIZON, MOST_SIZES, ROUGHEST
-from korisk.planning.recommend import NEAR, UNLIKELY
+from korisk.planning.recommend import LEVELS, NEAR, TAIL, UNLIKELY, Chances, table
 from pilots import known_plan
 
 Array = NDArray[np.float64]

@@ -8,7 +8,8 @@ import pytest
 import korisk as kr
 from korisk.curves.noise import relative_variance, weights
 from korisk.paper import published
-from korisk.planning.fit import calibrate, check_target, other_unit, target_error
+from korisk.planning.fit import calibrate
+from korisk.planning.forecast import check_target, other_unit, target_error
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
 # The summary that the authors released with their CPU runs at H = 8.

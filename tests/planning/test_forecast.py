@@ -11,8 +11,7 @@ from scipy.stats import beta, norm
 import korisk as kr
 from korisk._checks import LARGEST_N
 from korisk.curves.noise import relative_variance
-from korisk.planning.forecast import PilotLaw
-from korisk.planning.measured import Measured
+from korisk.planning.forecast import Measured, PilotLaw
 
 Array = NDArray[np.float64]
 SIZES = np.array([16, 32, 64, 256, 300])
@@ -103,22 +102,6 @@ def test_a_target_stays_met_from_the_largest_mean_on() -> None:
     sizes = np.array([16.0, 32.0, 64.0, 128.0])
     np.testing.assert_allclose(rising.lasting(sizes).quantile(0.5), np.log([0.4, 0.3, 0.3, 0.2]))
     np.testing.assert_allclose(rising.law(sizes).quantile(0.5), np.log([0.4, 0.1, 0.3, 0.2]))
-
-
-def test_means_cross_a_target_on_a_straight_line_of_logarithms() -> None:
-    measured = Measured(kr.Curve([16, 32, 64, 128], [0.4, 0.1, 0.3, 0.2]), 0.01)
-    assert measured.crossing(0.4) == (16.0, 16, 16)
-    assert measured.crossing(9.0) == (16.0, 16, 16)
-    assert measured.crossing(0.19) is None
-    for goal, between in ((0.35, (16, 32)), (0.25, (64, 128)), (0.3, (16, 32)), (0.2, (64, 128))):
-        high, low = (0.4, 0.3) if between[0] == 16 else (0.3, 0.2)
-        share = math.log(high / goal) / math.log(high / low)
-        crossing = measured.crossing(goal)
-        assert crossing is not None
-        assert crossing[0] == pytest.approx(between[0] * 2**share)
-        assert crossing[1:] == between
-    middle = measured.middle(np.array([16.0, math.sqrt(16 * 32), 128.0]))
-    np.testing.assert_allclose(np.exp(middle), [0.4, 0.2, 0.2])
 
 
 # --- Beyond the pilot ----------------------------------------------------------------------------

@@ -197,17 +197,17 @@ class BarePair:
         return bool(self.target > 0.1)
 
 
+STOPS = [1.7, 0.8, 0.5, 0.25, 0.12, 0.06, 0.03, 0.02]
+
+
 @pytest.fixture
 def bare_pairs(monkeypatch: pytest.MonkeyPatch, informative: Callable[..., None]) -> None:
-    """Compare nothing: plans, tables and crossings are stand-ins."""
+    """Compare nothing: plans, stops and crossings are stand-ins."""
 
-    def table(outlook: Any, exactly: list[float], make: Any) -> tuple[list[Any], list[int]]:
-        targets = sorted([1.7, 0.8, 0.5, 0.25, 0.12, 0.06, 0.03, 0.02, *exactly], reverse=True)
-        return [make(goal) for goal in targets], [
-            place for place, target in enumerate(targets) if target != 0.5
-        ]
+    def stops(_: Any, first: float) -> list[float]:
+        return sorted([*STOPS, first], reverse=True)
 
-    monkeypatch.setattr("korisk.planning.targets.plans_over_targets", table)
+    monkeypatch.setattr("korisk.planning.targets._stops", stops)
     monkeypatch.setattr("korisk.planning.targets.Comparison", BarePair)
 
 
@@ -228,28 +228,18 @@ def test_all_pairs_of_four_models_are_compared_and_of_more_the_first_with_twelve
     group = Group.of_curves("pilot", curves(models))
     compared = group.pairs()
     assert [(pair["first"], pair["second"]) for pair in compared] == pairs
-    stops = [1.7, 0.8, 0.25, 0.12, 0.06, 0.03, 0.02, group.target]
+    stops = sorted([*STOPS, group.target], reverse=True)
     for pair in compared:
         names = f"M{pair['first']} M{pair['second']}"
         # The first pair at every stop, others at every fourth, and all at the first target.
-        every = stops if (pair["first"], pair["second"]) == (0, 1) else [1.7, 0.06, group.target]
-        assert pair["targets"] == every
+        every = stops
+        if (pair["first"], pair["second"]) != (0, 1):
+            every = sorted({*stops[::4], group.target}, reverse=True)
+        assert [stops[stop] for stop in pair["stops"]] == every
         assert pair["savings"] == [f"{names} {target}" for target in every]
         assert pair["likely"] == [target > 0.1 for target in every]
         assert f"M{pair['first']}M{pair['second']} is better" in pair["crossover"]
-        assert pair["record"] == "Held."
-
-
-def test_a_known_crossing_is_that_of_the_two_curves_of_a_group(bare_pairs: None) -> None:
-    known = Crossing(None, None, "known one", 256, 5)
-    pairs = Group.of_curves("pilot", curves(2), crossing=known).pairs()
-    assert "known one is better" in pairs[0]["crossover"]
-    short = kr.Curve([4, 8], [1.0, 0.5], model="short")
-    for group in (
-        Group.of_curves("pilot", curves(3), crossing=known),
-        Group.of_curves("pilot", (*curves(2), short), crossing=known),
-    ):
-        assert all("known one" not in pair["crossover"] for pair in group.pairs())
+        assert pair["records"] == ["Held."] * len(every)
 
 
 def test_short_curves_have_no_forecast_and_the_group_says_so() -> None:

@@ -11,7 +11,7 @@ import korisk as kr
 from korisk.curves.noise import ONE_SEED, relative_variance
 from korisk.curves.stored import Chosen, MeasuredFit
 from korisk.planning import Limit, Longer, limit
-from korisk.planning.limits import read_training, training_of
+from korisk.planning.pilot import read_training, training_of
 
 N = np.array([16, 64, 256, 1024])
 # Errors and shares that are sums of powers of two, so that quotients are exact.

@@ -1,6 +1,6 @@
 """What limits the error: laws over simulated training, of which every part is known."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -125,5 +125,5 @@ def test_what_does_not_go_with_the_curve_is_refused() -> None:
 
 def test_a_limit_is_plain_in_json() -> None:
     limit = kr.planning.limit(kr.Curve([16, 64, 256], [0.1, 0.1, 0.1]))
-    assert kr.planning.Limit(**limit.to_dict()) == limit
+    assert kr.planning.Limit(**asdict(limit)) == limit
     assert limit.next_run in str(limit)

@@ -1,7 +1,5 @@
 """Reports of studies of every kind: whole, half or empty, of one point, model or size, of many."""
 
-import base64
-import io
 import json
 import re
 from dataclasses import replace
@@ -13,30 +11,28 @@ import numpy as np
 import pytest
 from commands import korisk
 from made_studies import LAWS, USAGE, content, made_study, result
-from PIL import Image
 
 import korisk as kr
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import compare
 from korisk.planning.targets import Group, main_group
-from korisk.report.contents import Pictures, read_contents
-from korisk.report.page.page import LARGEST
-from korisk.report.page.pictures import framed
+from korisk.report.contents import read_contents
 from korisk.report.page.planner import groups_data
 from korisk.report.page.study import study_page
-from korisk.report.tables.tables import cells_table
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
 from korisk.texts import script_json
 
+LARGEST = 5_000_000  # bytes of a page
 pytestmark = pytest.mark.usefixtures("bare_pages")
 
 
 class Texts:
     def __init__(self, text: str) -> None:
-        said = re.findall('<h1 id="headline"[^>]*>(.*?)</h1><p id="odds">(.*?)</p>', text)
-        ((self.answer, self.odds),) = [tuple(map(unescape, each)) for each in said]
+        answers = re.findall('class="answer"[^>]*>(.*?)</h1>', text)
+        (self.answer,) = map(unescape, answers)
+        self.odds = unescape("".join(re.findall('<p id="odds">(.*?)</p>', text)))
         self.lines = [unescape(line) for line in re.findall("<li>(.*?)</li>", text)]
         (data,) = re.findall('id="data">(.*?)</script>', text)
         self.data = json.loads(data)
@@ -59,10 +55,6 @@ def stored(folder: Path, *cells: tuple[list[Row], dict[str, Any]]) -> Path:
             made = Result(rows=tuple(rows), arrays=arrays)
             store.record(Task(point="here", seed=seed, spec={"depth": 3}), made, USAGE)
     return folder
-
-
-def opened(address: str) -> Image.Image:
-    return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))
 
 
 grouped = Group.of_curves
@@ -111,24 +103,25 @@ def test_the_page_opens_with_the_last_group_that_says_most() -> None:
 
 def test_crossovers_are_those_of_a_comparison() -> None:
     known, dense = exact("KO", 0.01, 0.1), exact("FC", 0.001, 1.0)
-    data, notes = groups_data([grouped("both", (known, dense, Curve([4, 8], [0.2, 0.1])))])
+    group = grouped("both", (known, dense, Curve([4, 8], [0.2, 0.1])))
+    data, notes = groups_data([group], 0.9)
     (pair,) = data[0]["pairs"]
-    both = compare(known, dense, data[0]["target"])
+    both = compare(known, dense, group.target)
     assert both.crossover is not None
     assert f"N = {both.crossover.n:,}" in pair["crossover"]
     assert "FC" in pair["crossover"]
-    at = pair["targets"].index(data[0]["target"])
+    at = pair["stops"].index(data[0]["start"])
     assert (pair["savings"][at], pair["likely"][at]) == (both.saving(), both.likely)
     assert notes == [f"{Curve([4, 8], [0.2, 0.1]).name} has 2 sizes; the planner needs 3."]
 
 
 def test_curves_beyond_the_room_give_way_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = tuple(exact(name, 0.001 * at, 0.5) for at, name in enumerate("abcde"))
-    (whole,), notes = groups_data([grouped("all", curves)])
+    (whole,), notes = groups_data([grouped("all", curves)], 0.9)
     assert not notes
     size = len(script_json(whole))
     monkeypatch.setattr("korisk.report.page.planner.ROOM", int(0.7 * size))
-    (kept,), notes = groups_data([grouped("all", curves)])
+    (kept,), notes = groups_data([grouped("all", curves)], 0.9)
     assert len(kept["models"]) == 3
     assert {(pair["first"], pair["second"]) for pair in kept["pairs"]} == {(0, 1), (0, 2)}
     assert "2 more curves; korisk plan has" in notes[0]
@@ -206,7 +199,6 @@ def test_one_point_one_model_one_seed_and_one_size(tmp_path: Path) -> None:
     found = page(made_study(tmp_path / "short", content(sizes=[16])))
     assert found.answer.startswith("No curve has three sizes yet")
     assert not found.has_planner
-    assert found.data["pictures"][0]["sizes"] == [0, 16]
 
 
 def test_values_that_no_curve_can_hold_are_left_out_and_named(tmp_path: Path) -> None:
@@ -244,7 +236,8 @@ def test_a_target_is_asked_everywhere_or_said_to_be_refused(tmp_path: Path) -> N
     assert texts[0] == texts[1]  # the same to the byte, and the store is only read
     assert (folder / "study.db").read_bytes() == before
     found = Texts(texts[0])
-    assert found.data["groups"][0]["target"] == 0.004
+    (group,) = found.data["groups"]
+    assert group["targets"][group["start"]] == 0.004
     assert found.odds.endswith("For mse 0.004.")
     contents = read_contents(folder)
     with pytest.raises(KoriskError, match="target must be above 0"):
@@ -254,8 +247,8 @@ def test_a_target_is_asked_everywhere_or_said_to_be_refused(tmp_path: Path) -> N
     other = replace(point, name="in percent", curves=tuple(easy))
     found = Texts(study_page(replace(contents, points=(point, other)), target=0.3))
     assert found.notes("rigorous-8: target 0.3 is worse")
-    small, large = found.data["groups"]
-    assert (small["target"] < 0.01, large["target"]) == (True, 0.3)
+    small, large = (group["targets"][group["start"]] for group in found.data["groups"])
+    assert (small < 0.01, large) == (True, 0.3)
 
 
 def test_a_store_of_a_program_of_ones_own(tmp_path: Path) -> None:
@@ -265,11 +258,9 @@ def test_a_store_of_a_program_of_ones_own(tmp_path: Path) -> None:
         rows = [Row(model="net", n=n, metrics={"L1": error}) for n, error in errors.items()]
         cells.append((rows, {"a": np.ones(3)}))
     contents = read_contents(stored(tmp_path, *cells))
-    assert not contents.known
     assert contents.points[0].metric == "L1"
     found = page(tmp_path)
     assert "L1" in found.odds
-    assert found.data["pictures"] == []
 
 
 def test_scores_of_a_program_of_ones_own_are_scores(tmp_path: Path) -> None:
@@ -303,62 +294,9 @@ def test_models_of_a_pilot_are_one_point_with_all_their_sizes(tmp_path: Path) ->
     assert [curve.model for curve in point.curves] == ["mine", "other"]
     assert [curve.sizes.tolist() for curve in point.curves] == [[2, 4, 8]] * 2
     assert len(point.cells) == 12
-    assert {row[2] for row in cells_table(contents).rows} == {"mine", "other"}
-
-
-def pictured(folder: Path, side: int = 32) -> Pictures:
-    study = content([{"side": side}], seeds=[1], sizes=[4, 8, 16])
-    (point,) = read_contents(made_study(folder, study)).points
-    assert point.pictures is not None
-    return point.pictures
-
-
-def test_pictures_are_reduced_until_they_fit(tmp_path: Path) -> None:
-    pictures = pictured(tmp_path)
-    (whole,), dropped = framed([("a", pictures)], most=10**6)
-    assert (whole["reduced"], dropped) == (1, [])
-    size = len(json.dumps([whole]))
-    made, dropped = framed([("a", pictures), ("b", pictures)], most=size)
-    assert ([each["point"] for each in made], dropped) == (["b"], ["a"])
-    assert framed([("a", pictures)], most=0) == ([], ["a"])
-
-
-def test_pictures_show_truth_and_errors_on_one_scale(tmp_path: Path) -> None:
-    pictures = pictured(tmp_path, 8)
-    (found,), _ = framed([("a", pictures)], most=10**6)
-    grey = np.asarray(opened(found["truth"][0]))
-    assert np.array_equal(grey, np.round(255 * pictures.truth[0]).astype(np.uint8))
-    shown = opened(found["frames"]["FC"][4][1]["error"])
-    error = pictures.images["FC"][4][1] - pictures.truth[1]
-    level = np.clip(0.5 + 0.5 * error / found["reach"], 0, 1)
-    assert np.array_equal(np.asarray(shown), np.round(255 * level).astype(np.uint8))
-    red, _, blue = np.moveaxis(np.asarray(shown.convert("RGB")).astype(int), -1, 0)
-    strong = error > 0.5 * found["reach"]
-    assert np.all(red[strong] > blue[strong])
-    relative = np.sqrt(np.mean(error**2) / np.mean(pictures.truth[1] ** 2))
-    assert found["frames"]["FC"][4][1]["relative"] == pytest.approx(relative, rel=1e-3)
-
-
-def test_reduced_pictures_are_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pictures = pictured(tmp_path)
-    monkeypatch.setattr("korisk.report.page.pictures.SIDES", (8,))
-    (found,), _ = framed([("a", pictures)], most=10**6)
-    assert found["reduced"] == 4
-    means = pictures.truth[0].reshape(8, 4, 8, 4).mean(axis=(1, 3))
-    assert np.array_equal(np.asarray(opened(found["truth"][0])), np.round(255 * means))
-    flat = np.ones((1, 1, 1000))
-    thin = Pictures(seed=1, truth=flat, images={"KO": {4: flat}}, weights={})
-    (found,), _ = framed([("a", thin)], most=10**6)
-    assert opened(found["truth"][0]).size == (8, 1)
 
 
 def test_odd_pictures_do_no_harm(tmp_path: Path) -> None:
     rows = [Row(model="net", n=n, metrics={"L1": 1 / n}) for n in (2, 4, 8)]
     other = {"truth": np.ones((2, 4, 4)), "net/2/images": np.ones((2, 3, 3))}  # of another shape
     assert read_contents(stored(tmp_path, (rows, other))).points[0].pictures is None
-    pictures = pictured(tmp_path / "study", 8)
-    pictures.images["FC"][4][0][:] = np.nan
-    pictures.truth[1][:] = 0
-    (found,), _ = framed([("a", pictures)], most=10**6)
-    assert [each["relative"] for each in found["frames"]["FC"][4]] == [None, None]
-    json.dumps(found, allow_nan=False)

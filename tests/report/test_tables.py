@@ -3,7 +3,6 @@
 import csv as reader
 import io
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -23,7 +22,7 @@ from korisk.paper.reproduction import NAME
 from korisk.report.contents import Contents, read_contents
 from korisk.report.tables import tables as report
 from korisk.report.tables.table import BYTES, ReportTable
-from korisk.report.tables.tables import cells_table, parameters_table, study_tables
+from korisk.report.tables.tables import parameters_table, study_tables
 from korisk.report.tables.text import LONG, csv, html, save_tables
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
@@ -148,41 +147,6 @@ def test_a_rigorous_point_elsewhere_is_not_judged(paper: Contents, own: Contents
     assert "outcomes" not in [table.name for table in study_tables(own)]
 
 
-def test_samples_are_counted_from_the_untrained_network(own: Contents) -> None:
-    (place, point) = next(
-        (place, each) for place, each in enumerate(own.points) if len(each.curves) == 2
-    )
-    known, dense = point.curves
-    cases = {
-        float(dense.means[0]) * 1.01: f"N <= {dense.sizes[0]}",
-        float(dense.means[1]) * 1.0001: f"N = {dense.sizes[0] + 1} to {dense.sizes[1]}",
-        float(dense.means[-1]) / 2: f"N > {dense.sizes[-1]:,}",
-    }
-    for error, needs in cases.items():
-        points = list(own.points)
-        points[place] = replace(point, untrained={known.model: error})
-        (row,) = records(report.comparison_table(replace(own, points=tuple(points))))
-        assert row["at N = 0"].startswith(f"{known.model} ")
-        assert row["at N = 0"].endswith(f", as {dense.model} with {needs}")
-        calibrated = records(report.calibration_table(replace(own, points=tuple(points))))
-        (start,) = (row["this study"] for row in calibrated if row["quantity"] == "N = 0")
-        assert start == pytest.approx(error**2)  # roots of mean squares are squared there
-
-
-def test_who_is_better_and_where_that_changes(own: Contents) -> None:
-    [row] = records(report.comparison_table(own))  # one model alone has nobody to be compared with
-    roots = {n: [math.sqrt(line(n, *pair)) for pair in CROSSING.values()] for n in (4, 1024)}
-    assert (row["first N"], row["better at first"]) == (4, "KO")
-    assert row["factor at first"] == pytest.approx(roots[4][1] / roots[4][0])
-    assert (row["last N"], row["better at last"]) == (1024, "FC")
-    assert row["factor at last"] == pytest.approx(roots[1024][0] / roots[1024][1])
-    told = re.search(
-        r"cross at about N = (\d+) \(within the pilots; plausible.*FC", row["crossover"]
-    )
-    assert told is not None
-    assert 64 < int(told[1]) < 256
-
-
 def test_parameters_are_those_of_the_papers_first_table(paper: Contents) -> None:
     found = records(parameters_table(paper))
     [first] = [row for row in published.FOOTPRINT if row.size.H == 8]
@@ -196,29 +160,30 @@ def test_parameters_are_those_of_the_papers_first_table(paper: Contents) -> None
     assert "device memory" not in found[0]  # nobody had one
 
 
-def test_a_study_of_ones_own_lists_costs_and_every_row(paper: Contents, own: Contents) -> None:
-    names = ["status", "calibration", "comparison", "parameters", "cells"]
-    assert [table.name for table in study_tables(own)] == names  # without those that say nothing
+def test_the_calibration_has_the_error_before_training(own: Contents) -> None:
+    (place, point) = next((k, each) for k, each in enumerate(own.points) if len(each.curves) == 2)
+    points = list(own.points)
+    points[place] = replace(point, untrained={point.curves[0].model: 0.2})
+    calibrated = records(report.calibration_table(replace(own, points=tuple(points))))
+    (start,) = (row["this study"] for row in calibrated if row["quantity"] == "N = 0")
+    assert start == pytest.approx(0.2**2)  # roots of mean squares are squared there
+
+
+def test_a_study_of_ones_own_lists_costs_and_means(own: Contents) -> None:
+    tables = {table.name: table for table in study_tables(own)}
+    assert list(tables) == ["calibration", "measured", "parameters"]
     row = records(parameters_table(own))[1]  # of a point that is no scan
     assert (row["point"], row["H"], row["p_FC"], row["cells"]) == ("~ mine", None, None, 2)
-    found = records(cells_table(own))
-    assert len(found) == 2 * 5 * (2 + 1)
-    errors = 1.1 * line(4, 1e-2, 0.0), math.sqrt(line(4, 1e-2, 0.0))
-    assert tuple(found[0].values()) == (NASTY, 1, "KO", 4, *errors, 0.5, 0.25)
-    status = records(report.status_table(own))[0]
-    assert tuple(status.values()) == (NASTY, 3, 2, 1, "no")
-    assert list(status)[1:] == ["cells asked", "done", "failed", "first error"]
-    assert "does not record which" in report.status_table(own).caption
-    assert not report.status_table(paper).rows
+    found = records(tables["measured"])
+    assert len(found) == 5 * (2 + 1)
+    first = (NASTY, "KO", "rmse_over_max", 4, 2, pytest.approx(math.sqrt(line(4, 1e-2, 0.0))))
+    assert tuple(found[0].values()) == first
 
 
 def test_a_study_without_results(tmp_path: Path) -> None:
     study = {"name": "none", "points": [{"side": 8}], "seeds": [4, 7]}
     Store.create_or_open(tmp_path / "study.db", study).close()
-    tables = {table.name: table for table in study_tables(read_contents(tmp_path))}
-    assert set(tables) == {"status", "parameters"}
-    [row] = records(tables["status"])
-    assert (row["cells asked"], row["done"], row["missing seeds"]) == (2, 0, "4, 7")
+    assert [table.name for table in study_tables(read_contents(tmp_path))] == ["parameters"]
 
 
 SMALL = ReportTable(
@@ -242,7 +207,8 @@ def test_a_small_table_in_both_formats() -> None:
         ["\N{EN DASH}", "\N{EN DASH}", "2.000", "inf", "0.00 KiB"],
     ]
     seen = seen_in(SMALL)
-    assert seen.texts == ["Of 5% & more.", *heads, *(cell for row in rows for cell in row)]
+    title = ["A_title", "Of 5% & more."]
+    assert seen.texts == [*title, *heads, *(cell for row in rows for cell in row)]
     numbers = [tag for tag, attributes in seen.tags if attributes.get("class") == "number"]
     assert numbers == ["th"] * 4 + ["td"] * 12
     assert csv(SMALL).splitlines() == [
@@ -287,7 +253,7 @@ class Seen(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag in ("th", "td", "caption"):
+        if tag in ("h3", "th", "td", "caption"):
             self.texts.append("")
 
     def handle_data(self, data: str) -> None:
@@ -302,7 +268,7 @@ def seen_in(table: ReportTable) -> Seen:
 
 
 def by_title(table: ReportTable) -> list[dict[str, str]]:
-    _, *cells = seen_in(table).texts
+    _, _, *cells = seen_in(table).texts
     width = len(table.columns)
     heads, *rows = (cells[at : at + width] for at in range(0, len(cells), width))
     return [dict(zip(heads, row, strict=True)) for row in rows]
@@ -319,11 +285,11 @@ def test_both_formats_show_any_name_as_text(names: list[str]) -> None:
             assert cell in (name, f"'{name}")
 
     seen = seen_in(table)
-    assert seen.texts == [shown[-1], *shown * 3]
-    head = ["div", "table", "caption", "span", "thead", "tr", *["th"] * len(names), "tbody"]
+    assert seen.texts == [shown[0], shown[-1], *shown * 3]
+    head = ["h3", "div", "table", "caption", "span", "thead", "tr", *["th"] * len(names), "tbody"]
     row_tags = ["tr", "th", *["td"] * (len(names) - 1)]
     assert [tag for tag, _ in seen.tags] == [*head, *row_tags * 2]
-    assert seen.tags[0][1]["aria-label"] == shown[0]
+    assert seen.tags[1][1]["aria-label"] == shown[0]
     known = {"class", "role", "aria-label", "tabindex", "scope"}
     assert {name for _, attributes in seen.tags for name in attributes} == known
 
@@ -354,8 +320,9 @@ def test_numbers_have_four_digits() -> None:
 def test_tables_are_saved_and_what_cannot_be_is_refused(own: Contents, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "tables"
     written = save_tables(own, folder)
-    assert (sorted(written), len(written)) == (sorted(folder.iterdir()), 5)
-    assert (folder / "cells.csv").read_text(encoding="utf-8") == csv(cells_table(own))
+    assert (sorted(written), len(written)) == (sorted(folder.iterdir()), 3)
+    table = csv(parameters_table(own))
+    assert (folder / "parameters.csv").read_text(encoding="utf-8") == table
     (tmp_path / "file").write_text("")
     with pytest.raises(KoriskError, match="file exists"):
         save_tables(own, tmp_path / "file")

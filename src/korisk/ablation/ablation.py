@@ -24,9 +24,8 @@ from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.networks.describe.describe import describe
 from korisk.operators.linear import LinearOperator
 from korisk.planning.compare import Comparison, mean_at
-from korisk.planning.fit import check_target
-from korisk.planning.plan import Plan
-from korisk.planning.tables import sample_cells, sample_heads
+from korisk.planning.forecast import check_target
+from korisk.planning.plan import Plan, sample_cells, sample_heads
 from korisk.planning.words import times, value
 from korisk.prediction.rehearsal.callbacks import Callbacks
 from korisk.prediction.rehearsal.rehearsal import Rehearsal

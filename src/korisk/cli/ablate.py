@@ -17,13 +17,13 @@ from korisk.cli.common import own_code
 from korisk.cli.common.command import command
 from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Device, Json, Recipe, Target, Yes
-from korisk.cli.common.output import json_text, print_json, show
+from korisk.cli.common.output import exit_if, json_text, print_json, show
 from korisk.cli.rehearse import agreed, source_of, time_left
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, UnreachableError, did_you_mean, shown
+from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import make_folder, read_yaml, write_text
 from korisk.studies.run.compute import chosen_device
-from korisk.texts import duration, number
+from korisk.texts import duration
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _REPLACEMENT_KEYS = ("start", "rank", "kernel", "wrong")
 _KEYS = ("replace", "by", *_REPLACEMENT_KEYS, "target")  # below `ablation:` in a study
 CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
+PAGE = f"{FIGURE}.html"
 
 
 @command(
@@ -80,7 +81,7 @@ def ablate(
     yes: Yes = False,
     device: Device = "auto",
     out: Annotated[
-        Path | None, "DIR", f"Write {CURVES}, {RESULT} and the figure there (PNG and SVG)."
+        Path | None, "DIR", f"Write {CURVES}, {RESULT}, a page and the figure there."
     ] = None,
     json: Json = False,
 ) -> None:
@@ -187,12 +188,10 @@ def ablate(
         figure = comparison_figure(both)
         for kind in ("png", "svg"):
             save(figure, out / f"{FIGURE}.{kind}")
+        result.to_html(out / PAGE)
         tell(f"wrote {out}")
     # Last: an unknown ratio sets the exit code, and the curves are shown all the same.
-    if result.comparison.ratio is None and result.comparison.ratio_range is None:
-        saving = f"what {result.layer} saves at {number(result.target)}"
-        remedy = "ask for another --target, or train at other sizes"
-        raise UnreachableError(f"{saving} is not known; {remedy}")
+    exit_if(result.comparison.ratio is None and result.comparison.ratio_range is None)
 
 
 def read_ablation(path: Path) -> tuple[Study, JsonDict]:

@@ -9,7 +9,7 @@ from korisk.cli.common.output import print_json, show
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, levels_off
 from korisk.planning.calibration import calibrate as calibrated
-from korisk.planning.fit import check_target
+from korisk.planning.forecast import check_target
 from korisk.theory import Network
 
 

@@ -5,12 +5,19 @@ from typing import Annotated
 
 from korisk.cli.common import options
 from korisk.cli.common.command import command
-from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
+from korisk.cli.common.output import (
+    check_plot,
+    exit_if,
+    print_json,
+    save_plot,
+    show,
+    show_numbers,
+    write_page,
+)
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
-from korisk.planning import compare as planning
-from korisk.planning import words
-from korisk.planning.tables import comparison_table
+from korisk.planning.compare import compare as compared
+from korisk.planning.compare import comparison_tables
 
 
 @command(
@@ -32,9 +39,7 @@ def compare(
     reading: options.Reading,
     plot: options.Plot = None,
     html: options.Html = None,
-    full: Annotated[
-        bool, "Print everything: both factors of the paper, conditions, findings."
-    ] = False,
+    full: Annotated[bool, "Print everything: more levels, all that is odd."] = False,
     json: options.Json = False,
 ) -> None:
     """How many more samples does one model need than another, and where do their curves cross?
@@ -51,7 +56,7 @@ def compare(
     options.check_page(html)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
     targets = options.in_unit(targets, curves)
-    comparisons = [planning.compare(*curves, value) for value in targets]
+    comparisons = [compared(*curves, value) for value in targets]
     if json:
         interpretation = "; ".join(dict.fromkeys(c.read_as for c in curves if c.read_as))
         contents = [result.to_dict() | {"read_as": interpretation} for result in comparisons]
@@ -61,8 +66,7 @@ def compare(
         show(*options.read_as(curves))
         for comparison in comparisons:
             show(comparison.explain(full=full))
-            show(comparison_table(comparison, full=full))
-        show(f"({words.LEGEND})")
+            show_numbers(comparison_tables(comparison, full=full))
     if plot is not None:
         from korisk.report.figures.forecast import comparison_figure
 
@@ -71,10 +75,10 @@ def compare(
         from korisk.report.page.answers import comparison_page
 
         title = " and ".join(path.name for path in paths)
-        write_page(html, comparison_page(comparisons[0], title))
+        write_page(html, lambda: comparison_page(comparisons[0], title))
     # Last: a target out of reach sets the exit code, and the results are shown all the same.
-    for comparison in comparisons:
-        comparison.require_advice()
+    plans = [plan for both in comparisons for plan in (both.first, both.second)]
+    exit_if(not all(plan.recommend().helps for plan in plans))
 
 
 def _two(curves: list[Curve], models: str | None) -> tuple[Curve, Curve]:

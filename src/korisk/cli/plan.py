@@ -3,19 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from korisk._checks import LARGEST_N, count
 from korisk.cli.common import options
 from korisk.cli.common.command import command
-from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
+from korisk.cli.common.output import (
+    check_plot,
+    exit_if,
+    print_json,
+    save_plot,
+    show,
+    show_numbers,
+    write_page,
+)
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, Message, UnreachableError
 from korisk.planning import words
-from korisk.planning.fit import check_target, level_of
-from korisk.planning.limits import read_training
-from korisk.planning.plan import Forecast, Plan, forecast
-from korisk.planning.tables import AtSize, error_table, plan_tables
+from korisk.planning.forecast import Expectation, check_target, level_of
+from korisk.planning.pilot import read_training
+from korisk.planning.plan import Forecast, Plan, forecast, plan_tables
+from korisk.texts import Table, number, whole
+
+# One N of a table: expected error (None where it is not known), and the chance of each target.
+AtSize = tuple[int, Expectation | None, Sequence[float | None]]
 
 
 @command(
@@ -72,37 +83,32 @@ def plan(
         from korisk.report.page.page import curves_page
 
         goal = next(iter(targets), None)
-        write_page(html, curves_page(curves, trained, relatives, title=path.name, target=goal))
-    content = [
-        {"read_as": view.curve.read_as if view.curve else "", **answer, "at": _plain(rows)}
-        for view, answers, rows in zip(forecasts, plans, at_sizes, strict=True)
-        for answer in [item.to_dict(sure, cost) for item in answers]
-        or [{"model": view.model, "metric": view.metric, "unit": view.unit.name}] * bool(at)
-    ]
+        about: dict[str, Any] = {"title": path.name, "target": goal, "sure": sure}
+        write_page(html, lambda: curves_page(curves, trained, relatives, **about))
     if json:
-        written = {} if html is None else {"written": [str(html)]}
-        print_json({"plans": content} | written)
+        content = [
+            {"read_as": view.evidence.read_as, **answer, "at": _plain(rows)}
+            for view, answers, rows in zip(forecasts, plans, at_sizes, strict=True)
+            for answer in [item.to_dict(sure, cost) for item in answers]
+            or [{"model": view.model, "metric": view.metric, "unit": view.unit.name}] * bool(at)
+        ]
+        print_json({"plans": content} | ({} if html is None else {"written": [str(html)]}))
     elif targets or at:
         show(*options.read_as(curves))
         show(*_lines(plans, sure, cost, full=full))
         for view, similar in zip(forecasts, relatives, strict=True):
             if any(relatives) and not similar:
                 show(f"No related curve is named {view.evidence.name}.")
-        show(*plan_tables([item for answers in plans for item in answers], sure, full=full))
+        show_numbers(plan_tables([item for answers in plans for item in answers], sure, full=full))
         if at:
-            names = [view.model for view in forecasts]
-            noun = curves[0].unit.noun
-            show(error_table(list(zip(names, at_sizes, strict=True)), noun, targets))
-        if targets:
-            show(f"({words.LEGEND})")
+            show(_error_table(forecasts, at_sizes, targets))
     if plot is not None:
         from korisk.report.figures.forecast import plans_figure
 
         save_plot(plans_figure([answers[0] for answers in plans], sure=sure), plot)
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
-    for answers, rows, view in zip(plans, at_sizes, forecasts, strict=True):
-        for item in answers:
-            item.require_advice(sure)
+    exit_if(not all(item.recommend(sure).helps for answers in plans for item in answers))
+    for rows, view in zip(at_sizes, forecasts, strict=True):
         for n, expected, _ in rows:
             if expected is None:
                 raise UnreachableError(
@@ -141,6 +147,21 @@ def _expected(view: Forecast, plans: Sequence[Plan], at: Sequence[float]) -> lis
         then = view.at(n)
         rows.append((then.n, then, [item.probability(n) for item in plans]))
     return rows
+
+
+def _error_table(
+    forecasts: Sequence[Forecast], at_sizes: Sequence[Sequence[AtSize]], targets: Sequence[float]
+) -> Table:
+    """The expected errors of several models at some N, with the chance of each target."""
+    rows, noun = [], forecasts[0].unit.noun
+    for view, of_model in zip(forecasts, at_sizes, strict=True):
+        for n, expected, odds in of_model:
+            values = [number(getattr(expected, key, None)) for key in ("value", "lower", "upper")]
+            chances = ["-" if p is None else words.chance(p) for p in odds]
+            rows.append([view.model or "-", whole(n), *values, *chances])
+    heads = [f"chance of\n{number(target)}" for target in targets]
+    heads = ["chance of\nthe target"] if len(targets) == 1 else heads
+    return Table(f"Expected {noun}", ["model", "N", noun, "90% from", "to", *heads], rows)
 
 
 def _plain(rows: Sequence[AtSize]) -> list[dict[str, object]]:

@@ -25,8 +25,7 @@ from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError
 from korisk.files import make_folder
-from korisk.planning import words
-from korisk.planning.fit import level_of
+from korisk.planning.forecast import level_of
 from korisk.studies.run.compute import chosen_device
 from korisk.texts import duration
 
@@ -217,7 +216,8 @@ def rehearse(
         for result in points:
             output.show(*answer.point_lines(result, question))
             output.show(*answer.point_tables(result, question), *answer.point_sentences(result))
-        output.show(f"({words.LEGEND})")
+        tables = (table for each in points for table in answer.point_numbers(each, question))
+        output.show_numbers(tables)
     if plot is not None:
         from korisk.report.figures.forecast import plans_figure
 
@@ -226,11 +226,11 @@ def rehearse(
     if html is not None:
         from korisk.report.page.prediction import rehearsal_page
 
-        output.write_page(html, rehearsal_page(points, question, title=name))
+        output.write_page(html, lambda: rehearsal_page(points, question, title=name))
     if out is not None:
         tell(f"wrote {write_prediction(out, content)}")
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
-    answer.require_targets(points, question)
+    output.exit_if(not answer.reaches(points, question))
 
 
 def source_of(

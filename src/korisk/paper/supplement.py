@@ -1,15 +1,28 @@
 """What the paper adds to the report of a study: its tables beside ours."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from korisk.paper.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, sweeps, verdicts
-from korisk.report.contents import SUPPLEMENTS, Contents
+from korisk.paper.reproduction import (
+    NAME,
+    ORIGINS,
+    SIDES,
+    CalibrationLine,
+    Origin,
+    Sweep,
+    calibration,
+    sweeps,
+    verdicts,
+)
+from korisk.planning.compare import crossing
+from korisk.report.contents import SUPPLEMENTS, Contents, Supplement
 from korisk.report.tables.table import ReportTable, Row, worded, words
 from korisk.studies.spec.study import PROTOCOLS
 
+QUESTION = "Does the paper's study hold when it is run again?"
+_SAME = 5e-4  # relative: less is rounding of four digits
 _METRICS = ("mse", "rmse_over_max")  # of the paper's small and large scales
 _worded = partial(worded, package="korisk.paper")
 
@@ -79,4 +92,91 @@ def outcomes_table(runs: Iterable[Sweep]) -> ReportTable:
     return _worded("outcomes", rows)
 
 
-SUPPLEMENTS.append(paper_tables)
+def verdict_sentences(runs: list[Sweep], lines: list[CalibrationLine]) -> Iterator[str]:
+    """What was reproduced, what holds and what does not, and KO against FC in samples."""
+    judged = verdicts(runs)
+    held, failed, unclear = (sum(v.holds is holds for v in judged) for holds in (True, False, None))
+    table = f"{held} of {len(judged)} outcomes of its Table 3 hold"
+    table += f", {failed} do NOT" * (failed > 0) + f", {unclear} open" * (unclear > 0)
+    ours, printed = (_apart(lines, origin) for origin in ("ours, released", "paper"))
+    if ours:
+        most, farthest = ours
+        agreement = f"is within {most:.1%} of the authors' released figures (farthest: {farthest})"
+        if most < _SAME:
+            agreement = "meets the authors' released figures to their four digits"
+        yield f"Our run of the released code {agreement}; {table}."
+    elif judged:
+        yield f"{table}."
+    if printed:
+        most, farthest = printed
+        yield (
+            "What to use: the released figures; the paper's printed Table 2 is up to "
+            f"{most:.1%} away from them ({farthest})."
+        )
+    outcomes = []
+    for protocol in reversed(PROTOCOLS):
+        parts = []
+        for holds, says in ((True, "holds"), (False, "does NOT hold"), (None, "is open")):
+            found = [v.side for v in judged if v.protocol == protocol and v.holds is holds]
+            parts += [f"{says} at H = {', '.join(map(str, found))}"] if found else []
+        outcomes += [f"{', '.join(parts)} ({protocol})"] if parts else []
+    if outcomes:
+        yield f"Its Table 3 {'; '.join(outcomes)}."
+    # The last entry of a side stays: its rigorous sweep, the whole one before the reduced one.
+    for side, sweep in sorted({sweep.side: sweep for sweep in runs[::-1]}.items()):
+        known, dense = sweep.known, sweep.dense
+        n, last = int(known.sizes[0]), int(dense.sizes[-1])
+        # The N at which FC is as good as KO at its smallest N, between two measured sizes.
+        enough = dense.sizes[dense.means <= known.means[0]].tolist()
+        needs = f"more than {last:,}"
+        if enough:
+            short = dense.sizes[dense.sizes < enough[0]].tolist()
+            needs = f"{short[-1] + 1:,} to {enough[0]:,}" if short else f"at most {enough[0]:,}"
+        crossed = crossing(known, dense)
+        cross = None if crossed is None else crossed.crossover
+        where = "no clear crossing"
+        if crossed and cross and crossed.agrees:
+            ends = f"at least {cross.lower:,.0f}"
+            if math.isfinite(cross.upper):
+                ends = f"{cross.lower:,.0f} to {cross.upper:,.0f}"
+            beyond = "" if cross.measured else "extrapolated, "
+            where = f"crossing at about N = {cross.n:,} ({beyond}90%: {ends})"
+        equals = f"KO with {n:,} samples equals FC with {needs}"
+        yield f"H = {side}, {sweep.protocol}: {equals}; {where}."
+    gains = [
+        1 - float(sweep.known.means.min()) / sweep.untrained
+        for sweep in runs
+        if sweep.protocol == "rigorous" and sweep.untrained and not sweep.learns
+    ]
+    if gains:
+        yield (
+            "In the rigorous protocol KO knows this before training: compared with N = 0, no N "
+            f"lowers its error by more than {max(gains):.1%}. Read its samples in these lines as "
+            "none."
+        )
+
+
+def _apart(lines: list[CalibrationLine], origin: Origin) -> tuple[float, str] | None:
+    """The largest relative deviation of an origin from the released figures, and where it is."""
+    apart = [
+        (
+            abs(getattr(pair, name) / getattr(released, name) - 1),
+            f"{name} of {line.model} at H = {line.side}",
+        )
+        for line in lines
+        for name in ("floor", "slope")
+        if (pair := line.by_origin.get(origin)) and (released := line.by_origin.get("released"))
+    ]
+    return max(apart, default=None)
+
+
+def opening(contents: Contents) -> tuple[str, list[str], Sequence[str]]:
+    """The question of the paper's own study, and what was reproduced."""
+    names = paper_sweeps(contents) if contents.name == NAME else {}
+    rows = [row for point in contents.points if point.name in names for row in point.rows]
+    runs = sweeps(rows)
+    sentences = list(verdict_sentences(runs, calibration(runs))) if runs else []
+    return QUESTION, sentences, ("calibration", "outcomes")
+
+
+SUPPLEMENTS.append(Supplement(paper_tables, opening))

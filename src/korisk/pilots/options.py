@@ -308,8 +308,13 @@ def short_name(name: str) -> str:
 def checked_sizes(sizes: Iterable[int]) -> list[int]:
     """Training set sizes; raise unless they are whole numbers from 2, ascending."""
     remedy = "give a list of ascending N; three or more make a plan"
-    require(isinstance(sizes, Iterable), "sizes", "be a list", sizes, remedy)
-    valid = [_checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in sizes]
+    try:
+        listed = list(sizes)
+    except TypeError:
+        raise invalid("sizes", "be a list", sizes, remedy) from None
+    valid = [
+        _checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in listed
+    ]
     ascending = bool(valid) and valid == sorted(set(valid))
     require(ascending, "sizes", "be in ascending order", valid, remedy)
     return valid

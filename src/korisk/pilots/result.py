@@ -15,9 +15,8 @@ from korisk.curves.stored import TRAINING, Chosen, MeasuredFit, error_of, rename
 from korisk.errors import Argument, KoriskError
 from korisk.files import write_text
 from korisk.pilots.fit import Reading, out_of_range
-from korisk.planning.fit import target_error
-from korisk.planning.forecast import LEAST_SIZES
-from korisk.planning.limits import Limit, Longer, limit, training_of
+from korisk.planning.forecast import LEAST_SIZES, target_error
+from korisk.planning.pilot import Limit, Longer, limit, training_of
 from korisk.planning.plan import Forecast, Plan, forecast, plan
 from korisk.store.cells import Task
 from korisk.store.store import Store

@@ -11,7 +11,7 @@ such answers held, `calibration` is the paper's recipe, and `fit` draws its line
 from korisk.planning.calibration import Calibration, calibrate
 from korisk.planning.compare import Crossover
 from korisk.planning.forecast import Expectation
-from korisk.planning.limits import Limit, Longer, limit
+from korisk.planning.pilot import Limit, Longer, limit
 from korisk.planning.plan import Forecast
 from korisk.planning.recommend import Recommendation
 

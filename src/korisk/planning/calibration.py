@@ -9,7 +9,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, Message, UnreachableError
 from korisk.planning import words
 from korisk.planning.fit import calibrate as fitted
-from korisk.planning.fit import check_curve
+from korisk.planning.forecast import check_curve
 from korisk.texts import Table, number, whole
 from korisk.theory import (
     BOUNDS,

@@ -1,8 +1,7 @@
 """Compare two plans: the ratio of their sample sizes, and where their curves cross."""
 
 import math
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Self
@@ -13,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.curves.noise import paired_correlation
-from korisk.errors import KoriskError, Message, UnreachableError, invalid
+from korisk.errors import Message, invalid
 from korisk.planning import words
-from korisk.planning.fit import calibrate, check_curve, check_target
-from korisk.planning.forecast import LEAST_SIZES, Source
-from korisk.planning.plan import Plan, forecast
+from korisk.planning.forecast import LEAST_SIZES, Source, check_curve, check_target
+from korisk.planning.plan import Plan, forecast, has_numbers, sample_cells, sample_heads
+from korisk.planning.recommend import LEVELS
 from korisk.planning.record import RECORD
-from korisk.theory import TwoFactors, two_factors
+from korisk.texts import Table, number
 
 Array = NDArray[np.float64]
 
@@ -119,15 +118,28 @@ class Crossing:
         return content if self.agrees else content | {"crossover": None}
 
     @classmethod
-    def of_means(
-        cls, cross: Crossover | None, n: Sequence[int], ahead: Sequence[bool], names: Sequence[str]
+    def of_curves(
+        cls, cross: Crossover | None, curves: Sequence[Curve], names: Sequence[str]
     ) -> Self:
-        """The crossing of means, where `ahead` tells at which sizes `n` the second is better."""
+        """The crossing of means; at a size that one curve lacks, its mean is interpolated.
+
+        Of equal curves, none is better.
+        """
+        start, end = (pick(c.sizes[k] for c in curves) for pick, k in ((max, 0), (min, -1)))
+        sizes = np.unique(np.concatenate([curve.sizes for curve in curves]))
+        sizes = sizes[(sizes >= start) & (sizes <= end)]
+        if not sizes.size:
+            return cls(cross)
+        first, second = (
+            np.interp(np.log(sizes), np.log(curve.sizes), np.log(curve.means)) for curve in curves
+        )
+        n, ahead = sizes.tolist(), (second < first).tolist()
         # Of several changes of order, report the one at the crossover, or else the last.
         turns = [(n[k - 1], n[k]) for k in range(1, len(n)) if ahead[k] != ahead[k - 1]]
         at_cross = [turn for turn in turns if cross is not None and turn[0] <= cross.n <= turn[1]]
         means = next(iter(at_cross + turns[::-1]), None)
-        return cls(cross, means, names[int(ahead[-1])], n[-1], len(n))
+        better = "" if np.allclose(first, second) else names[ahead[-1]]
+        return cls(cross, means, better, n[-1], len(n))
 
 
 @dataclass(frozen=True)
@@ -147,8 +159,6 @@ class Comparison(Shown):
     >>> comparison = kr.compare(ko, fc, target=0.06)
     >>> comparison.names, round(comparison.ratio)
     (('KO', 'FC'), 4)
-    >>> round(comparison.factors().structural, 3)
-    4.0
     """
 
     first: Plan
@@ -245,22 +255,6 @@ class Comparison(Shown):
     def _plans(self) -> tuple[Plan, Plan]:
         return self.first, self.second
 
-    def factors(self) -> TwoFactors:
-        """Both factors of Proposition (prop:ct-proxy), from both pilots' lines by `calibrate`.
-
-        Returns
-        -------
-        TwoFactors
-            The factors at the target.
-
-        Raises
-        ------
-        UnreachableError
-            If a floor is at or above the target.
-        """
-        first, second = (calibrate(plan.forecast.evidence) for plan in (self.first, self.second))
-        return two_factors(first, second, self.first.goal)
-
     @cached_property
     def crossover(self) -> Crossover | None:
         """The last N at which the better of the two changes, as far as the pilots show.
@@ -330,22 +324,9 @@ class Comparison(Shown):
 
     @property
     def crossing(self) -> Crossing:
-        """Where the better of the two changes, by the crossover and by the measured means.
-
-        At a size that one pilot lacks, its mean is interpolated. Of equal curves, none is better.
-        """
+        """Where the better of the two changes, by the crossover and by the measured means."""
         curves = [plan.forecast.evidence for plan in self._plans]
-        start, end = (pick(c.sizes[k] for c in curves) for pick, k in ((max, 0), (min, -1)))
-        sizes = np.unique(np.concatenate([curve.sizes for curve in curves]))
-        sizes = sizes[(sizes >= start) & (sizes <= end)]
-        if not sizes.size:
-            return Crossing(self.crossover)
-        first, second = (
-            np.interp(np.log(sizes), np.log(curve.sizes), np.log(curve.means)) for curve in curves
-        )
-        names = ("", "") if np.allclose(first, second) else self.names
-        ahead: list[bool] = (second < first).tolist()
-        return Crossing.of_means(self.crossover, sizes.tolist(), ahead, names)
+        return Crossing.of_curves(self.crossover, curves, self.names)
 
     @property
     def likely(self) -> bool:
@@ -409,22 +390,13 @@ class Comparison(Shown):
             return ""
         return words.unit_doubt(low_name, high_name)
 
-    def require_advice(self) -> None:
-        """Raise `UnreachableError` if no amount of data lets one of the two reach the target."""
-        for name, plan in zip(self.names, self._plans, strict=True):
-            try:
-                plan.require_advice()
-            except UnreachableError as error:
-                start = "" if plan.forecast.model else f"{name}: "
-                raise UnreachableError(f"{start}{error}") from None
-
     def explain(self, *, full: bool = False) -> Message:
         """The comparison in lines: the ratio, its record, what to do with each, where they cross.
 
         Parameters
         ----------
         full : bool, default False
-            Add the two factors of Proposition 1, and all that is odd about the pilots.
+            List all that is odd about the pilots, and not the first alone.
 
         Returns
         -------
@@ -440,14 +412,8 @@ class Comparison(Shown):
                 " ".join(filter(None, (f"{name}: {text[0].lower()}{text[1:]}", advice.odds)))
             )
         lines.append(self.crossing.explain())
-        factors: dict[str, float] | None = None
-        with suppress(KoriskError):
-            factors = _plain(self.factors())
-        lines += [words.two_factors(factors)] if full else []
         for name, plan in zip(self.names, self._plans, strict=True):
-            odd = plan.findings
-            more = f" ({len(odd) - 1} more in full)" if len(odd) > 1 and not full else ""
-            lines += [Message(f"{name}: ", text, more) for text in odd[: None if full else 1]]
+            lines += [Message(f"{name}: ", text) for text in plan.oddities(full=full)]
         return words.paragraph([line for line in lines if line], "\n")
 
     def to_dict(self) -> dict[str, Any]:
@@ -458,14 +424,6 @@ class Comparison(Shown):
         dict
             See docs/reference/files.md for its keys.
         """
-        factors: dict[str, float] | dict[str, str]
-        try:
-            factors = _plain(self.factors())
-        except KoriskError as error:
-            # Factors are of errors; say so where the user's values are something else.
-            unit = self.first.forecast.unit
-            scale = "" if unit.law == "error" else f"as errors, made of {unit.name}: "
-            factors = {"unknown": f"{scale}{error}"}
         first, second = self.names
         return {
             "target": self.target,
@@ -475,15 +433,9 @@ class Comparison(Shown):
             "record": self.record,
             "ratio": self.ratio,
             "ratio_range": self.ratio_range,
-            "two_factors": factors,
             "crossover": self.crossover and asdict(self.crossover),
             "explanation": self.explain(full=True),
         }
-
-
-def _plain(factors: TwoFactors) -> dict[str, float]:
-    names = "structural", "approximation_budget", "product"
-    return {name: getattr(factors, name) for name in names}
 
 
 def compare(first: Curve, second: Curve, target: float) -> Comparison:
@@ -525,18 +477,25 @@ def compare(first: Curve, second: Curve, target: float) -> Comparison:
     return Comparison(*(Plan(forecast(pilot), float(target)) for pilot in (first, second)))
 
 
+def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator[Table]:
+    """The sample sizes of two models, as `plan_tables` has those of plans."""
+    plans = zip(comparison.names, (comparison.first, comparison.second), strict=True)
+    levels = LEVELS if full else (0.9,)
+    rows = [[name, *sample_cells(plan, levels)] for name, plan in plans if has_numbers(plan)]
+    if rows:
+        title = f"Samples for {number(comparison.target)}" if full else ""
+        yield Table(title, ["model", *sample_heads(levels)], rows)
+
+
 def crossing(first: Curve, second: Curve) -> Crossing | None:
-    """Where the better of two curves changes; None if they have no N in common."""
-    shared = sorted(set(first.sizes.tolist()) & set(second.sizes.tolist()))
-    if not shared:
-        return None
+    """Where the better of two curves changes; None if their N do not overlap."""
     crossover = None
     if min(len(first.sizes), len(second.sizes)) >= LEAST_SIZES:
         # The crossover does not depend on the target; the lowest error is never refused as easy.
         lowest = first.unit.from_error(min(first.means.min(), second.means.min()))
         crossover = compare(first, second, float(lowest)).crossover
-    ahead = [mean_at(second, n) < mean_at(first, n) for n in shared]
-    return Crossing.of_means(crossover, shared, ahead, (first.model, second.model))
+    found = Crossing.of_curves(crossover, (first, second), (first.model, second.model))
+    return found if found.sizes else None
 
 
 def mean_at(curve: Curve, n: int) -> float:

@@ -1,11 +1,12 @@
 """The forecast: the law of the log error at every N, from a pilot, a rehearsal, or both.
 
 It computes laws and nothing else: plans, comparisons and pages read one table of chances that is
-made of them. `PilotLaw` is the source of a pilot's laws; a rehearsal has one of its own.
+made of them. `PilotLaw` is the source of a pilot's laws; a rehearsal has one of its own. Inside a
+pilot, `Measured` decides; beyond it, the posterior of `futures`.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -14,18 +15,16 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk._checks import LARGEST_N, count, require
+from korisk._checks import LARGEST_N, count, real, require
 from korisk.curves.curve import Curve
-from korisk.curves.unit import Unit
-from korisk.errors import invalid
+from korisk.curves.noise import relative_variance
+from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, Unit
+from korisk.errors import KoriskError, invalid
 from korisk.planning import words
-from korisk.planning.fit import check_curve, check_target
-from korisk.planning.futures.law import Law, joined, mixed
+from korisk.planning.futures.law import Law, joined, mixed, normals
 from korisk.planning.futures.posterior import HORIZON, Posterior, posterior
 from korisk.planning.futures.related import Relatives, relatives
-from korisk.planning.limits import Longer
-from korisk.planning.measured import Measured
-from korisk.planning.pilot import doubt
+from korisk.planning.pilot import Longer, doubt
 
 Array = NDArray[np.float64]
 Basis = Literal["pilot", "rehearsal", "both"]
@@ -35,6 +34,23 @@ _SETTLING = 4.0  # halvings of the last mean's own weight per doubling of N
 _PER_DOUBLING = 8  # sizes at which chances are tabulated beyond a pilot
 _BETWEEN = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99)  # and between measured sizes
 _FEW = 16  # gap between measured sizes up to which every whole N is in the table
+_NODES = (np.arange(16) + 0.5) / 16  # levels of the quantiles that represent the law of F
+_SMOOTHEST = 400.0  # largest concentration
+_ROUGHEST = 0.02  # smallest concentration
+_LEAST_NOISE = 1e-5  # of a mean, relative: seeds that agree exactly still have rounding
+_EASY = 3.0  # times the largest pilot error: easier targets are probably in another unit
+_HARD = 0.1  # times the smallest pilot error: so may be harder ones
+# What a target far from every measurement may mean: the first two in every unit, the others where
+# the metric is an error. Where it is a score, an error may be meant.
+_MEANINGS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
+    ("in percent", lambda t: t / 100),
+    ("as a fraction of one", lambda t: t * 100),
+    ("as a score of which larger is better", lambda t: 1 - t),
+    ("as a score in percent", lambda t: 1 - t / 100),
+    ("in decibels", lambda t: 10.0 ** (-t / 10)),
+    ("as a root of the metric", np.square),
+    ("as a square of the metric", np.sqrt),
+)
 
 
 class Source(Protocol):
@@ -215,6 +231,92 @@ class Outlook:
         return count("n", n, at_least=least, at_most=self.horizon, remedy=remedy)
 
 
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The law of the error inside a pilot, where the measured means decide.
+
+    At a measured N the log error is normal around the measured mean, with the variance estimated
+    from the seeds. Between two neighbouring sizes the curve falls from one mean to the next; the
+    fraction F of the fall that is complete at a share t of the way (in log N) follows a Dirichlet
+    process, Eq. (eq:between),
+
+        F ~ Beta(a t, a (1 - t)).
+
+    Its concentration a is large where the slopes of neighbouring gaps agree: the curve is nearly
+    straight. It is small where this gap falls much faster than its neighbours: the curve has a step
+    at an unknown place. For a step, t is replaced by Jeffreys' law of its place,
+    (2 / pi) arcsin(sqrt(t)), which allows the whole gap.
+
+    `noise` is the relative deviation of a mean for pilots with one seed at every N.
+    """
+
+    curve: Curve
+    noise: float
+
+    @cached_property
+    def _log_n(self) -> Array:
+        return np.asarray(np.log(self.curve.sizes.astype(float)))
+
+    @cached_property
+    def _logs(self) -> Array:
+        return np.asarray(np.log(self.curve.means))
+
+    @cached_property
+    def _variance(self) -> Array:
+        variance = relative_variance(self.curve)
+        if variance is None:
+            variance = np.full(len(self._log_n), self.noise**2)
+        return np.maximum(variance, _LEAST_NOISE**2)
+
+    @cached_property
+    def _lasting(self) -> NDArray[np.intp]:
+        """(K,) for each size, the index of the largest mean from that size on."""
+        # From the last size backward: the larger of this mean and the largest after it.
+        largest = np.arange(len(self._log_n))
+        for index in range(len(largest) - 2, -1, -1):
+            if self._logs[largest[index + 1]] > self._logs[index]:
+                largest[index] = largest[index + 1]
+        return largest
+
+    def law(self, n: Array) -> Law:
+        """The law of the log error at each N inside the pilot."""
+        return self._between(n, self._logs, self._variance)
+
+    def lasting(self, n: Array) -> Law:
+        """The law of the largest log error from each N on: a target above it stays met."""
+        return self._between(n, self._logs[self._lasting], self._variance[self._lasting])
+
+    def _between(self, n: Array, logs: Array, variance: Array) -> Law:
+        from scipy.special import betaincinv
+
+        log_n = np.log(n)
+        gap = np.clip(np.searchsorted(self._log_n, log_n, side="right") - 1, 0, len(logs) - 2)
+        share = (log_n - self._log_n[gap]) / (self._log_n[gap + 1] - self._log_n[gap])
+        share = np.clip(share, 0.0, 1.0)
+        # Relative difference of each gap's slope from those of its neighbours, (K - 1,).
+        slope = np.diff(logs) / np.diff(self._log_n)
+        bend = np.abs(np.diff(slope))
+        beside = np.maximum(np.append(0.0, bend), np.append(bend, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rough = np.where(beside > 0, beside / np.abs(slope), 0.0)
+        # Half way, F has the deviation 1 / (2 sqrt(a + 1)): one half for a step, near zero for a
+        # straight line. Solve for the concentration a.
+        deviation = np.clip(0.5 * rough, 1e-3, 0.5)
+        concentration = np.clip((0.5 / deviation) ** 2 - 1.0, _ROUGHEST, _SMOOTHEST)[gap]
+        step = 1.0 / (1.0 + concentration)
+        # Jeffreys' law of the place of a step, mixed in where the concentration is small.
+        share = (1 - step) * share + step * 2 / np.pi * np.arcsin(np.sqrt(share))
+        inner = np.clip(share, 1e-9, 1 - 1e-9)  # the beta law is not defined at a measured N
+        fallen = betaincinv(concentration * inner, concentration * (1 - inner), _NODES[:, None])
+        fallen = np.where((share <= 0) | (share >= 1), share, fallen)  # (Q, M)
+        # Given F, the log error is a weighted sum of two independent normal means.
+        mean = (1 - fallen) * logs[gap] + fallen * logs[gap + 1]
+        spread = (1 - fallen) ** 2 * variance[gap] + fallen**2 * variance[gap + 1]
+        # Quantiles at the midpoints of equal shares of the law of F have equal weights.
+        weight = np.full(len(_NODES), 1.0 / len(_NODES))
+        return normals(weight, mean, np.sqrt(spread))
+
+
 @dataclass(frozen=True)
 class PilotLaw:
     """The laws of a pilot: measured means inside it, the posterior and related curves beyond."""
@@ -322,6 +424,69 @@ class PilotLaw:
         # The probability may jump right after the last mean, where the posterior takes over.
         groups.append(np.append(self.last * 2.0**steps, [min(self.last + 1, horizon), horizon]))
         return np.unique(np.concatenate(groups))
+
+
+# --- Checks ---------------------------------------------------------------------------------------
+
+
+def check_curve(curve: object) -> None:
+    """Raise if the argument is not a Curve, such as a path to one."""
+    remedy = "read one with korisk.Curve.read(path)"
+    require(isinstance(curve, Curve), "curve", "be a Curve", curve, remedy)
+
+
+def level_of(sure: float, name: str = "sure") -> float:
+    """Check a requested probability."""
+    return real(name, sure, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")
+
+
+def target_error(curve: Curve, target: object) -> float:
+    """Check a target in the curve's unit, and return it as an error."""
+    check_target([curve], target)
+    return float(curve.unit.to_error(target))  # type: ignore[arg-type]
+
+
+def check_target(curves: Sequence[Curve], target: object) -> None:
+    """Raise if a target is impossible in the unit of the curves, or looks like another unit.
+
+    A target that is worse than every measurement raises if it is plausible in another unit. One
+    that is far too hard is a legitimate question; `other_unit` gives a hint for it.
+    """
+    for curve in curves:
+        check_curve(curve)
+        remedy = f"give the {curve.unit.noun} that you want to reach"
+        # A list would fail as "not a number"; say instead that targets are asked one by one.
+        several = np.ndim(target) if isinstance(target, list | tuple | np.ndarray) else 0
+        value = real("target", target, remedy="ask for one target at a time" if several else remedy)
+        error = float(curve.unit.to_error(value))
+        hint, rule = other_unit(curve, value), f"be {curve.unit.rule}"
+        if not SMALLEST_ERROR <= error <= LARGEST_ERROR:
+            raise invalid("target", rule, value, hint or remedy, got=f"{value:.6g}")
+        if hint and all(error > measured.means.max() for measured in curves):
+            raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
+
+
+def other_unit(curve: Curve, value: float) -> str:
+    """A hint that a target far from the pilot may be in another unit; empty where it may not."""
+    unit, low, high = curve.unit, float(curve.means.min()), float(curve.means.max())
+    error, worst = float(unit.to_error(value)), float(unit.from_error(high))
+    # A score is bounded, and so is its error: compare the scores themselves.
+    tiny_score = unit.larger_is_better and value < worst / 10 and worst > 0
+    if _HARD * low <= error <= high or (high < error <= _EASY * high and not tiny_score):
+        return ""
+    meanings = _MEANINGS
+    if unit.larger_is_better:
+        meanings = (*_MEANINGS[:2], ("as an error", unit.from_error))
+    for meaning, convert in meanings:
+        with np.errstate(all="ignore"):
+            converted = float(convert(np.array(value)))
+        if 0.3 * low <= float(unit.to_error(converted)) <= high:
+            ends = sorted(unit.from_error([low, high]).tolist())
+            return (
+                f"the pilot runs from {ends[0]:.4g} to {ends[1]:.4g}: was the target given "
+                f"{meaning}? then ask for {converted:.4g}"
+            )
+    return ""
 
 
 def check_goal(outlooks: Iterable[Outlook], target: object) -> None:

@@ -5,29 +5,27 @@ target is met by N over all futures; the page interpolates the same table.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from korisk._checks import require
 from korisk._show import Shown
 from korisk.curves.curve import Curve
-from korisk.errors import Message, UnreachableError
+from korisk.errors import Argument, Message, UnreachableError
 from korisk.planning import words
-from korisk.planning.chances import LEVELS, Numbers
-from korisk.planning.fit import check_curve, check_target
 from korisk.planning.forecast import (
     LEAST_SIZES,
     Outlook,
     PilotLaw,
+    check_curve,
     check_goal,
+    check_target,
     checked_relatives,
 )
-from korisk.planning.limits import Longer
-from korisk.planning.recommend import Recommendation, recommend
-
-_ANSWERED = ("collect", "measure", "train", "unlikely")  # actions that say what to do next
+from korisk.planning.pilot import Longer, check_training
+from korisk.planning.recommend import LEVELS, Numbers, Recommendation, recommend
+from korisk.texts import Table, number, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +53,7 @@ class Plan(Shown, Numbers):
     >>> plan.lower <= plan.even <= plan.samples(sure=0.9) <= plan.upper
     True
     >>> print(plan.recommend())
-    KO: collect 6... samples for 0.005 (90% sure).
+    KO: collect 6... samples in all for 0.005 (90% sure).
     """
 
     forecast: "Forecast" = field(repr=False)
@@ -107,17 +105,13 @@ class Plan(Shown, Numbers):
             raise UnreachableError(self.recommend(sure).explain())
         return samples
 
-    def require_advice(self, sure: float = 0.9) -> None:
-        """Raise `UnreachableError` if no amount of data helps, or nothing is known.
-
-        Parameters
-        ----------
-        sure : float, default 0.9
-            The probability of the recommendation.
-        """
-        advice = self.recommend(sure)
-        if advice.action not in _ANSWERED:
-            raise UnreachableError(advice.explain())
+    def oddities(self, *, full: bool) -> tuple[str, ...]:
+        """All that is odd about the pilot; unless `full` the first, and how many more there are."""
+        texts = self.findings
+        if full or len(texts) < 2:
+            return texts
+        more = f" ({len(texts) - 1} more with ", Argument("full", True), ")"
+        return (Message(texts[0], *more),)
 
     @cached_property
     def about_related(self) -> str:
@@ -149,11 +143,13 @@ class Plan(Shown, Numbers):
             At most three.
         """
         advice = self.recommend(sure, cost)
-        odd = list(self.findings[: None if full else 1])
-        if len(self.findings) > len(odd):
-            odd = [Message(odd[0], f" ({len(self.findings) - 1} more in full)")]
         first = " ".join(filter(None, (advice.sentence, advice.odds)))
-        rest = [*advice.reasons, self.about_related, *self.forecast.notes, *odd]
+        rest = [
+            *advice.reasons,
+            self.about_related,
+            *self.forecast.notes,
+            *self.oddities(full=full),
+        ]
         lines = first, advice.record, words.paragraph(filter(None, rest))
         return [line for line in lines if line]
 
@@ -409,7 +405,47 @@ def plan(
     (640, True)
     """
     check_target([curve], target)
-    for name, known, kind in (("training", training, Curve), ("longer", longer, Longer)):
-        rule, remedy = f"be a {kind.__name__}", f"give a {kind.__name__}, or leave it out"
-        require(known is None or isinstance(known, kind), name, rule, known, remedy)
+    check_training(training, longer)
     return Plan(forecast(curve, related=related), float(target), training, longer)
+
+
+# --- Tables ---------------------------------------------------------------------------------------
+
+
+def sample_heads(levels: Sequence[float]) -> list[str]:
+    """Column titles of `sample_cells`."""
+    sure = [f"{words.level(p)} sure" for p in levels]
+    return [*sure, "even odds", "plausible\nfrom", "to", "reachable"]
+
+
+def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
+    """A plan as a table row: N at each level, N with even odds, the plausible range, the reach."""
+    reach = "-" if math.isnan(plan.reach) else words.chance(plan.reach)
+    if plan.doubt:
+        return [*["-"] * (3 + len(levels)), reach]
+    # At the smallest known N, fewer samples may be enough: the number is an upper bound.
+    first = int(plan.chances.n[0])
+    texts = [
+        "none" if n is None else f"{'≤ ' * (n <= first)}{whole(n)}"
+        for n in (*map(plan.samples, levels), plan.even)
+    ]
+    ends = [words.count(n) if math.isinf(n) else whole(int(n)) for n in (plan.lower, plan.upper)]
+    return [*texts, *(["-", "-"] if math.isinf(plan.lower) else ends), reach]
+
+
+def has_numbers(plan: Plan) -> bool:
+    """Whether a plan has a plausible range of N."""
+    return not plan.doubt and math.isfinite(plan.lower)
+
+
+def plan_tables(plans: Iterable[Plan], sure: float = 0.9, *, full: bool = False) -> Iterator[Table]:
+    """The sample sizes of several plans, one row each; one without any has its sentence alone."""
+    levels = tuple(sorted({sure, *(LEVELS if full else ())}, reverse=not full))
+    rows = [
+        [number(plan.target), plan.forecast.model or "-", *sample_cells(plan, levels)]
+        for plan in plans
+        if has_numbers(plan)
+    ]
+    if rows:
+        heads = ["target", "model", *sample_heads(levels)]
+        yield Table("Samples" if full else "", heads, rows, "rlr")

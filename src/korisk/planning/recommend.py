@@ -1,7 +1,9 @@
-"""What to do about a target: one action with one number, and its reasons.
+"""The numbers for one target, read off one table of chances, and what to do about it.
 
-Collect N samples; measure one more size; train longer; unlikely; stop; or: it is not known,
-because. The first that applies is the advice:
+A future is one learning curve beyond the pilot, drawn from the forecast; `Chances` tabulates the
+share of futures in which the target is met by N. The advice is one action with one number: collect
+N samples; measure one more size; train longer; unlikely; stop; or: it is not known, because. The
+first that applies:
 
 1. No number for a pilot that cannot be extrapolated, or for a target below rounding.
 2. Measured means that meet the target answer it, whatever else limits the error: with the number of
@@ -11,21 +13,29 @@ because. The first that applies is the advice:
    odds were checked.
 5. Without such a number: where a floor is shown and hardly a future reaches the target, more data
    will not help; where few futures do, it is unlikely; a run that shows what limits the error comes
-   before new samples, and otherwise twice the largest N decides.
+   before new samples, and otherwise twice the largest N decides. None of it denies a number of
+   samples that the plan has.
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from korisk._checks import LARGEST_N, real
+from korisk.curves.curve import Curve
+from korisk.curves.noise import ROUNDING
 from korisk.planning import words
-from korisk.planning.chances import Numbers
-from korisk.planning.fit import level_of
-from korisk.planning.limits import Limit
-from korisk.planning.pilot import no_floor
+from korisk.planning.forecast import Outlook, level_of
+from korisk.planning.pilot import Limit, Longer, findings, limit, no_learning, shows_floor
 from korisk.planning.record import RECORD
+from korisk.texts import counted
 
+Array = NDArray[np.float64]
 Action = Literal["collect", "measure", "train", "unlikely", "stop", "unknown"]
 
 NEAR = 16  # times the largest known N: beyond it, odds were not checked
@@ -34,6 +44,217 @@ UNLIKELY = 0.15  # reach below which a target is unlikely,
 HOPELESS = 0.01  # and below which data are said not to reach it, if a floor is shown
 FIRST = 16  # the smallest N of a first measurement
 EASY = 10.0  # times the largest error: an easier target is probably in another unit
+TAIL = 0.05  # left out at each end of a range
+LEVELS = (0.8, 0.9, 0.95)  # probabilities that reports show
+_REFINEMENTS = 3  # passes; each divides steep intervals by six
+_JUMP = 0.04  # largest step of the probability between neighbouring sizes
+_SPLIT = np.arange(1, 6) / 6  # positions of new sizes between two, in log N
+
+
+@dataclass(frozen=True, eq=False)
+class Chances:
+    """The probability that a target is met by N: a table, interpolated linearly in log N."""
+
+    n: Array  # (M,) ascending
+    p: Array  # (M,) nondecreasing
+
+    def at(self, n: float) -> float:
+        """The probability at N; constant beyond the ends of the table."""
+        return float(np.interp(math.log(n), np.log(self.n), self.p))
+
+    def first(self, p: float) -> float:
+        """The N, not rounded, at which the probability first reaches p; infinite if never."""
+        index = int(np.searchsorted(self.p, p))
+        if index == len(self.p):
+            return math.inf
+        if index == 0:
+            return float(self.n[0])
+        # Inverse of the linear interpolation in `at`.
+        fraction = (p - self.p[index - 1]) / (self.p[index] - self.p[index - 1])
+        logs = np.log(self.n[index - 1 : index + 1])
+        return float(np.exp(logs[0] + fraction * (logs[1] - logs[0])))
+
+    def smallest(self, p: float) -> int | None:
+        """The smallest whole N with at least probability p; None if there is none."""
+        crossing = self.first(p)
+        if math.isinf(crossing):
+            return None
+        n = max(math.floor(crossing), 1)  # then upward: the floor has a probability below p
+        while n < self.n[-1] and self.at(n) < p:
+            n += 1
+        return n if self.at(n) >= p else None
+
+    def interval(self) -> tuple[float, float]:
+        """The 90% range of the N that meets the target; an infinite end was never reached."""
+        # Rounded outward, so that the range has at least its nominal probability.
+        lower, upper = self.first(TAIL), self.first(1 - TAIL)
+        lower = max(math.floor(lower), int(self.n[0])) if math.isfinite(lower) else lower
+        return lower, math.ceil(upper) if math.isfinite(upper) else upper
+
+
+def table(probability: Callable[[Array], Array], n: Array) -> Chances:
+    """Tabulate a probability over N, with extra sizes where it is steep."""
+    # Between sizes the table is interpolated. Divide steep intervals, until a step of the
+    # probability is so small that the N of a level is accurate.
+    p = probability(n)
+    for _ in range(_REFINEMENTS):
+        steep = np.flatnonzero((np.abs(np.diff(p)) > _JUMP) & (np.diff(n) > 1.0))
+        if not len(steep):
+            break
+        new_sizes = n[steep] * (n[steep + 1] / n[steep]) ** _SPLIT[:, None]
+        new_sizes = np.setdiff1d(new_sizes.ravel(), n)
+        n, p = np.append(n, new_sizes), np.append(p, probability(new_sizes))
+        order = np.argsort(n)
+        n, p = n[order], p[order]
+    # A target that is met by N is met by every larger N: the probability cannot fall.
+    return Chances(n, np.maximum.accumulate(p))
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The numbers for one target, all read off one table of chances: `Plan` without its advice."""
+
+    forecast: Outlook = field(repr=False)
+    target: float
+    training: Curve | None = field(default=None, repr=False)
+    longer: Longer | None = field(default=None, repr=False)
+
+    @cached_property
+    def goal(self) -> float:
+        """The target as an error."""
+        return float(self.forecast.unit.to_error(self.target))
+
+    @cached_property
+    def chances(self) -> Chances:
+        """The probability that the target is met by N."""
+        forecast = self.forecast
+        odds = table(lambda n: forecast.met(n, self.goal), forecast.sizes)
+        return Chances(odds.n, np.zeros_like(odds.p)) if self.below_rounding else odds
+
+    # --- What is known ---------------------------------------------------------------------------
+
+    @property
+    def curve(self) -> Curve | None:
+        """The pilot, if there is one."""
+        return self.forecast.curve
+
+    @property
+    def below_rounding(self) -> bool:
+        """Whether the target lies below rounding, where errors have no meaning."""
+        return bool(self.goal < ROUNDING * self.forecast.evidence.means.max())
+
+    @property
+    def met_in_pilot(self) -> bool:
+        """Whether the pilot's last mean meets the target, so that measured means answer it."""
+        return self.curve is not None and bool(self.curve.means[-1] <= self.goal)
+
+    @cached_property
+    def doubt(self) -> str:
+        """Why there is no answer although the target may be reachable; empty where there is one."""
+        if self.below_rounding:
+            return "The target lies below rounding, where errors have no meaning."
+        if self.met_in_pilot or self.curve is None:
+            return ""
+        flat = self.forecast.simulated is None and no_learning(self.curve)
+        return self.forecast.doubt or (words.flat(self.forecast.unit.noun) if flat else "")
+
+    @property
+    def between(self) -> tuple[int, int] | None:
+        """The measured N between which the means pass the target for good; None if they do not."""
+        if not self.met_in_pilot or self.curve is None:
+            return None
+        missed = np.flatnonzero(self.curve.means > self.goal)
+        after = int(missed[-1]) + 1 if missed.size else 0
+        before, after = self.curve.sizes[[max(after - 1, 0), after]].tolist()
+        return (before, after) if before < after else None
+
+    @cached_property
+    def limit(self) -> Limit | None:
+        """What limits the error, by the pilot, its training errors and a longer run."""
+        if (longer := self.forecast.longer) is not None:
+            values = zip(longer.before, longer.errors, strict=True)
+            return Limit("training", words.trained_longer(longer.n, longer.factor, *next(values)))
+        if self.curve is None or self.forecast.simulated is not None:
+            return None
+        return limit(self.curve, self.goal, training=self.training, longer=self.longer)
+
+    def limits_are(self, kind: str) -> bool:
+        """Whether the limit of the error is known to be "data" or "training"."""
+        return self.limit is not None and self.limit.kind == kind
+
+    @cached_property
+    def findings(self) -> tuple[str, ...]:
+        """Anomalies of the pilot, in sentences."""
+        return () if self.curve is None else findings(self.curve)
+
+    # --- Numbers ---------------------------------------------------------------------------------
+
+    def samples(self, sure: float = 0.9) -> int | None:
+        """The smallest N with `probability(N)` of at least `sure`; None where there is no answer.
+
+        Parameters
+        ----------
+        sure : float, default 0.9
+            From 0.5 to 0.99.
+
+        Returns
+        -------
+        int or None
+            The number of samples, over all futures.
+        """
+        level = level_of(sure)
+        return None if self.doubt else self.chances.smallest(level)
+
+    def probability(self, n: float) -> float:
+        """The probability that the target is met by N, over all futures.
+
+        Parameters
+        ----------
+        n : int
+            Training samples, within the range of the forecast.
+
+        Returns
+        -------
+        float
+            Zero below the smallest N that was measured or simulated: nothing is known there.
+        """
+        count = self.forecast.sample_count(n)
+        return self.chances.at(count) if count >= self.chances.n[0] else 0.0
+
+    @cached_property
+    def even(self) -> int | None:
+        """The N with even odds: as likely enough as not. None if no N has them."""
+        return self.samples(0.5)
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """The plausible range of N: a chance of 5% at its lower end, 95% at its upper end."""
+        if self.below_rounding:
+            return math.inf, math.inf
+        return (self.forecast.last, math.inf) if self.doubt else self.chances.interval()
+
+    @property
+    def lower(self) -> float:
+        """N by which the target is met with at most 5%; infinite where no N has that."""
+        return self.interval[0]
+
+    @property
+    def upper(self) -> float:
+        """N by which the target is met with at least 95%; infinite where no N has that."""
+        return self.interval[1]
+
+    @property
+    def reach(self) -> float:
+        """The chance that the target can be reached at all; nan where that is not known."""
+        return math.nan if self.doubt else float(self.chances.p[-1])
+
+    @property
+    def met_at_smallest(self) -> bool:
+        """Whether the smallest N has even odds already, so that fewer samples may be enough."""
+        return self.even is not None and self.even <= int(self.chances.n[0])
+
+
+# --- What to do -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -46,7 +267,8 @@ class Recommendation:
         Collect samples up to N; measure one more size; train longer or differently first; the
         target is unlikely to be reached; stop, because a floor lies above it; or not known.
     n : int or None
-        The number of samples to collect in all, or the size to measure; None for other actions.
+        The number of samples to collect in all, or the size to measure; None for other actions, and
+        for a run that needs no new samples.
     sentence : str
         The advice.
     sure : float
@@ -96,9 +318,14 @@ class Recommendation:
         return self.sentence
 
     @property
+    def helps(self) -> bool:
+        """Whether it says what to do next, or that more data does not help, or nothing is known."""
+        return self.action not in ("stop", "unknown")
+
+    @property
     def odds(self) -> str:
         """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
-        return words.odds(self.even, self.lower, self.upper)
+        return words.odds(self.even, self.lower, self.upper, self.action)
 
     def explain(self) -> str:
         """The advice with its odds, its record and its reasons.
@@ -121,7 +348,7 @@ class Recommendation:
         names = ("action", "n", "seeds", "sure", "chance", "even", "lower", "upper", "reach")
         return {
             **{name: getattr(self, name) for name in (*names, "cost")},
-            "limit": self.limit and self.limit.to_dict(),
+            "limit": self.limit and asdict(self.limit),
             "sentence": self.sentence,
             "odds": self.odds,
             "record": self.record,
@@ -129,198 +356,143 @@ class Recommendation:
         }
 
 
+class _Case(NamedTuple):
+    """What is decided: a case of `words.ADVICE`, its reasons, and what its sentence names."""
+
+    action: Action
+    name: str
+    reasons: Sequence[str]
+    n: int | None = None
+    seeds: int | None = None
+    fields: dict[str, str] = {}  # noqa: RUF012 (never changed)
+
+
 def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Recommendation:
     """The recommendation for a plan."""
-    samples = plan.samples(level_of(sure))
+    level_of(sure)
     if cost is not None:
         real("cost", cost, above=0, remedy="give the price of one sample")
-    if samples is not None and collectable(plan, samples):
-        return _collect(plan, samples, sure, cost)
-    return otherwise(plan, sure, cost)
-
-
-def collectable(plan: Numbers, samples: int) -> bool:
-    """Whether a number of samples can be recommended, rather than what `otherwise` returns."""
-    if plan.doubt or samples > NEAR * plan.forecast.last:
-        return False
-    return plan.met_in_pilot or plan.limit is None or plan.limit.kind != "training"
-
-
-def _collect(plan: Numbers, samples: int, sure: float, cost: float | None) -> Recommendation:
-    measured, curve = plan.forecast.measured, plan.curve
-    case, reasons = "collect", [_too_easy(plan)]
-    if samples <= plan.chances.n[0]:
-        case = "already" if curve is not None else "already_rehearsed"
-    elif samples <= measured:
-        case = "inside"
-        reasons += [words.between(*plan.between)] if plan.between else []
-    elif measured:
-        reasons.append(words.far(samples, measured))
-    odds = plan.probability(samples)
-    return _advice(plan, "collect", case, sure, reasons, cost=cost, n=samples, chance=odds)
-
-
-def otherwise(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Recommendation:
-    """The recommendation where no number of samples can be given."""
-    limit, forecast = plan.limit, plan.forecast
-    limits = [limit.sentence] if limit else []
-    training = limit is not None and limit.kind == "training"
-    # Without learning, longer training may be all that is missing; other doubts stay with it.
-    flat = not (forecast.doubt or plan.below_rounding)
-    if plan.doubt and not (flat and training):
-        why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
-        reasons = [*limits, _remedy(plan)]
-        return _advice(plan, "unknown", "doubt", sure, reasons, why=f"{why[0].lower()}{why[1:]}")
-    if plan.met_in_pilot:
-        return _repeat(plan, sure, cost)
-    if training:
-        return _train(plan, sure)
-    if forecast.undertrained:
-        return _advice(plan, "train", "undertrained", sure, [])
-    # A single seed at the last N may be an unlucky one: no reason to stop.
-    evidence = plan.forecast.evidence
-    if plan.reach < HOPELESS and evidence.counts[-1] > 1 and not no_floor(evidence):
-        return _advice(plan, "stop", "stop", sure, [_why_out_of_reach(plan)])
-    n, to_tell = _next(plan)
-    if plan.reach < UNLIKELY:
-        reasons = [_why_out_of_reach(plan)]
-        seeds = LEAST_SEEDS if n else None
-        return _advice(
-            plan, "unlikely", "unlikely", sure, reasons, cost=cost, n=n, seeds=seeds, next=to_tell
-        )
-    if n is None:  # a run that needs no new samples comes first
-        return _advice(plan, "unknown", "limited", sure, [*limits, _remedy(plan)])
-    samples = plan.samples(sure)
-    why = words.no_number(sure, plan.reach)
-    if samples is not None:
-        why = words.too_far(samples, sure, NEAR)
-    reached = float(forecast.unit.from_error(forecast.quantile([n], sure).item()))
-    reasons = [why, words.then(n, reached, sure)]
-    return _advice(plan, "measure", "measure", sure, reasons, cost=cost, n=n, seeds=LEAST_SEEDS)
-
-
-def _next(plan: Numbers) -> tuple[int | None, str]:
-    """The cheapest measurement that would tell: its N, None where it needs no new one; in words."""
-    forecast, limit = plan.forecast, plan.limit
-    twice = 2 * forecast.measured
-    if limit is not None and (limit.next_run or twice > LARGEST_N):
-        return None, limit.next_run or "ask for an easier target"
-    if not twice:  # without a measurement, start where the earliest plausible N is within range
-        twice = max(FIRST, int(min(plan.lower, forecast.horizon) / NEAR))
-    return twice, words.next_measurement(twice, LEAST_SEEDS)
-
-
-def _train(plan: Numbers, sure: float) -> Recommendation:
-    """Recommend longer training, with what it gave."""
-    longer, unit = plan.longer or plan.forecast.longer, plan.forecast.unit
-    assert longer is not None  # without it, training is no limit
-    assert plan.limit is not None
-    error = float(unit.to_error(longer.errors).mean())
-    after, factor = words.value(float(unit.from_error(error))), f"{longer.factor:g}"
-    # Of a rehearsal, no samples are there yet.
-    case = "train_enough" if error <= plan.goal and plan.forecast.measured else "train"
-    return _advice(
-        plan,
-        "train",
-        case,
-        sure,
-        [plan.limit.sentence],
-        factor=factor,
-        after=after,
-        at=words.count(longer.n),
-    )
-
-
-def _repeat(plan: Numbers, sure: float, cost: float | None) -> Recommendation:
-    """Recommend more seeds where measured means meet the target, but too uncertainly."""
-    curve = plan.forecast.evidence
-    # The first size from which on every mean meets the target.
-    met = curve.means <= plan.goal
-    n = int(curve.sizes[met.size - met[::-1].argmin() if not met.all() else 0])
-    seeds = max(2 * int(curve.counts[curve.sizes == n].item()), LEAST_SEEDS)
-    reasons, chance = [words.no_number(sure, plan.reach)], words.chance(plan.probability(n))
-    return _advice(
-        plan, "measure", "repeat", sure, reasons, cost=cost, n=n, seeds=seeds, now=chance
-    )
-
-
-def _remedy(plan: Numbers) -> str:
-    """What to try if neither a number of samples nor one more size can be recommended."""
-    n, to_tell = _next(plan)
-    if plan.below_rounding or to_tell.startswith("ask"):
-        return "Ask for an easier target."
-    return f"To find out, {to_tell if n is None else f'measure N = {n:,} and plan again'}."
-
-
-def _why_out_of_reach(plan: Numbers) -> str:
-    floor, noun = plan.forecast.floor, plan.forecast.unit.noun
-    above = float(plan.forecast.unit.to_error(floor)) >= plan.goal
-    return words.out_of_reach(noun, floor if above else None)
-
-
-def _too_easy(plan: Numbers) -> str:
-    """A hint that the target may be in another unit, if every measurement is far better."""
-    largest, unit = float(plan.forecast.evidence.means.max()), plan.forecast.unit
-    if plan.goal <= EASY * largest:
-        return ""
-    return words.too_easy(unit.noun, float(unit.from_error(largest)), unit.name)
-
-
-def _advice(
-    plan: Numbers,
-    action: Action,
-    case: str,
-    sure: float,
-    reasons: list[str],
-    cost: float | None = None,
-    **fields: Any,
-) -> Recommendation:
-    """Fill in the numbers and the sentence of a case of `words.ADVICE`."""
-    forecast, (lower, upper) = plan.forecast, plan.interval
-    n, odds = fields.get("n"), fields.get("chance")
-    price = None
+    case = _decided(plan, sure)
+    forecast, (lower, upper), known = plan.forecast, plan.interval, not plan.doubt
+    n, reasons, price, record = case.n, list(case.reasons), None, ""
     if cost is not None and n is not None:
         missing = max(n - forecast.measured, 0)
         price = cost * missing
-        reasons = [*reasons, words.price(missing, forecast.measured, price)]
-    if forecast.basis == "rehearsal" and not forecast.population and action != "train":
-        reasons = [*reasons, words.first_check(*vars(first_check(plan)).values())]
-    sentence = words.advice(
-        case,
-        forecast.subject,
-        n=words.count(n or 0) if n else fields.get("at", ""),
-        target=words.value(plan.target),
-        sure=words.level(sure),
-        reach=words.chance(plan.reach),
-        noun=forecast.unit.noun,
-        seeds=fields.get("seeds"),
-        chance=fields.get("now"),
-        **{name: fields.get(name) for name in ("factor", "after", "next", "why")},
-    )
-    known = not plan.doubt
+        reasons.append(words.price(missing, forecast.measured, price))
+    if forecast.basis == "rehearsal" and not forecast.population and case.action != "train":
+        check = forecast.at(min(max(FIRST, int(forecast.sizes[0])), forecast.last))
+        reasons.append(words.first_check(*vars(check).values()))
     # The record is of N that are called sure, beyond a pilot: inside it, measured means answer.
-    far = (n or 0) / (forecast.measured or 1) if action == "collect" else 0.0
-    recorded = RECORD[forecast.basis] if far > 1 and not forecast.population else ()
+    far = (n or 0) / (forecast.measured or 1)
+    if case.action == "collect" and far > 1 and not forecast.population:
+        record = words.record(forecast.basis, RECORD[forecast.basis], far, sure)
+    fields = {"n": words.count(n or 0), "seeds": str(case.seeds), "noun": forecast.unit.noun}
+    fields |= {"target": words.value(plan.target), "sure": words.level(sure)}
+    fields |= {"reach": words.chance(plan.reach), **case.fields}
     return Recommendation(
-        action=action,
+        action=case.action,
         n=n,
-        seeds=fields.get("seeds"),
-        sentence=sentence,
+        seeds=case.seeds,
+        sentence=words.advice(case.name, forecast.subject, **fields),
         sure=sure,
-        chance=odds,
+        chance=plan.probability(n) if case.action == "collect" and n else None,
         even=plan.even,
         lower=int(lower) if known and math.isfinite(lower) else None,
         upper=int(upper) if known and math.isfinite(upper) else None,
         reach=plan.reach if known else None,
         cost=price,
         # Where no amount of data meets the target, data cannot be what limits the error.
-        limit=None if action == "stop" and plan.limit and plan.limit.kind == "data" else plan.limit,
+        limit=None if case.name == "stop" and plan.limits_are("data") else plan.limit,
         reasons=tuple(filter(None, reasons)),
-        record=words.record(forecast.basis, recorded, far),
+        record=record,
     )
 
 
-def first_check(plan: Numbers) -> Any:
-    """What a first measurement shows if noise and images are as simulated."""
-    forecast = plan.forecast
-    return forecast.at(min(max(FIRST, int(forecast.sizes[0])), forecast.last))
+def _decided(plan: Numbers, sure: float) -> _Case:
+    """The first of the rules at the top of this file that applies."""
+    limit, forecast, samples = plan.limit, plan.forecast, plan.samples(sure)
+    limits = [limit.sentence] if limit else []
+    training = plan.limits_are("training")
+    near = samples is not None and samples <= NEAR * forecast.last
+    if samples is not None and near and (plan.met_in_pilot or not training):
+        return _collected(plan, samples)
+    n, to_tell = _next(plan)
+    # Without learning, longer training may be all that is missing; other doubts stay with it.
+    if plan.doubt and (forecast.doubt or plan.below_rounding or not training):
+        why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
+        remedy = f"To find out, {to_tell if n is None else f'measure N = {n:,} and plan again'}."
+        reasons = [*limits, "Ask for an easier target." if plan.below_rounding else remedy]
+        return _Case("unknown", "doubt", reasons, fields={"why": f"{why[0].lower()}{why[1:]}"})
+    # A number may lie too far beyond what is known to be recommended; it is not denied.
+    why = words.no_number(plan.target, sure, plan.reach)
+    if samples is not None:
+        why = words.too_far(samples, sure, NEAR)
+    if plan.met_in_pilot:
+        return _repeated(plan, why)
+    if training:
+        return _trained(plan, limits)
+    if forecast.undertrained:
+        return _Case("train", "undertrained", [])
+    seeds = LEAST_SEEDS if n else None
+    if plan.reach < UNLIKELY:
+        above = float(forecast.unit.to_error(forecast.floor)) >= plan.goal
+        reasons = [words.out_of_reach(forecast.unit.noun, forecast.floor if above else None)]
+        if plan.reach < HOPELESS and shows_floor(forecast.evidence):
+            return _Case("stop", "stop", reasons)
+        return _Case("unlikely", "unlikely", reasons, n, seeds, {"next": to_tell})
+    if n is None:  # a run that needs no new samples comes first
+        return _Case("measure", "check", [why, *limits], fields={"next": to_tell})
+    reached = float(forecast.unit.from_error(forecast.quantile([n], sure).item()))
+    return _Case("measure", "measure", [why, words.then(n, reached, sure)], n, seeds)
+
+
+def _collected(plan: Numbers, samples: int) -> _Case:
+    """A number of samples, measured or not."""
+    measured, unit = plan.forecast.measured, plan.forecast.unit
+    name, reasons = "collect", []
+    # If every measurement is far better, the target may be in another unit.
+    largest = float(plan.forecast.evidence.means.max())
+    if plan.goal > EASY * largest:
+        reasons.append(words.too_easy(unit.noun, float(unit.from_error(largest)), unit.name))
+    if samples <= plan.chances.n[0]:
+        name = "already" if measured else "already_rehearsed"
+    elif samples <= measured:
+        name = "inside"
+        reasons += [words.between(*plan.between)] if plan.between else []
+    elif measured:
+        reasons.append(words.far(samples, measured))
+    return _Case("collect", name, reasons, samples)
+
+
+def _next(plan: Numbers) -> tuple[int | None, str]:
+    """The cheapest measurement that would tell: its N, None where it needs no new one; in words."""
+    forecast, limit = plan.forecast, plan.limit
+    if limit is not None and limit.next_run:
+        return None, limit.next_run
+    twice = min(2 * forecast.measured, LARGEST_N)
+    if not twice:  # without a measurement, start where the earliest plausible N is within range
+        twice = max(FIRST, int(min(plan.lower, forecast.horizon) / NEAR))
+    return twice, words.next_measurement(twice, LEAST_SEEDS)
+
+
+def _trained(plan: Numbers, limits: Sequence[str]) -> _Case:
+    """Longer training, with what it gave."""
+    longer, unit = plan.longer or plan.forecast.longer, plan.forecast.unit
+    assert longer is not None  # without it, training is no limit
+    error = float(unit.to_error(longer.errors).mean())
+    fields = {"factor": f"{longer.factor:g}", "after": words.value(float(unit.from_error(error)))}
+    fields |= {"runs": counted(len(longer.errors), "seed"), "n": words.count(longer.n)}
+    # Of a rehearsal, no samples are there yet.
+    enough = error <= plan.goal and plan.forecast.measured
+    return _Case("train", "train_enough" if enough else "train", limits, fields=fields)
+
+
+def _repeated(plan: Numbers, why: str) -> _Case:
+    """More seeds where measured means meet the target, but too uncertainly."""
+    curve = plan.forecast.evidence
+    # The first size from which on every mean meets the target.
+    met = curve.means <= plan.goal
+    n = int(curve.sizes[met.size - met[::-1].argmin() if not met.all() else 0])
+    seeds = max(2 * int(curve.counts[curve.sizes == n].item()), LEAST_SEEDS)
+    chance = words.chance(plan.probability(n))
+    return _Case("measure", "repeat", [why], n, seeds, {"chance": chance})

@@ -1,13 +1,12 @@
 """The targets that a page offers: round values, and the one with which it opens.
 
-A page shows or interpolates the plans for some hundred targets, which are computed here.
+A page shows the plans for some ninety targets, which are computed here.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import combinations
 from typing import Any, Self, TypedDict
 
@@ -18,17 +17,16 @@ from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING, mean_variance
 from korisk.curves.unit import Unit
 from korisk.errors import KoriskError
-from korisk.planning.compare import Comparison, Crossing
-from korisk.planning.fit import check_target
+from korisk.planning.compare import Comparison
 from korisk.planning.forecast import LEAST_SIZES, check_goal
-from korisk.planning.limits import Longer
+from korisk.planning.pilot import Longer
 from korisk.planning.plan import Forecast, Plan, forecast
 from korisk.planning.recommend import UNLIKELY
 from korisk.planning.words import value
 
 Array = NDArray[np.float64]
 
-STOPS = 80  # approximate number of stops of a slider, besides round targets
+STOPS = 48  # evenly spaced targets of a slider, besides round ones
 _EASIEST = 1.5  # times the largest mean: the first target
 _HARDEST = 0.05  # of the last mean: the last target,
 _REMOTE = 0.01  # unless an easier one is met with only this probability
@@ -43,10 +41,6 @@ _LOGARITHMS = (
 _ROUND = (1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)  # mantissas of round targets
 _FEWER = (1, 2, 5)  # the same, for a range of more than `_DECADES`
 _DECADES = 4.0
-_WIDEST = math.log(16.0)  # fall between means from which on it gets no more stops
-_MEANS = 16  # measured means that are targets, at most
-_JUST = 1e-9  # relative step below a mean, where another answer begins
-_AT_FIRST = (0.8, 0.95, 0.995)  # probabilities at the first N whose targets are answered
 _ALL_PAIRS = 4  # models up to which every pair is compared; with more, the first model with
 _MOST_PAIRS = 12  # this many others, because each pair takes half a second
 _EVERY = 4  # for pairs other than the first, compare at every fourth target
@@ -61,11 +55,11 @@ class Pair(TypedDict):
 
     first: int  # indices of both models
     second: int
-    targets: list[float]  # from easy to hard: the stops of the first model's slider
-    savings: list[str]  # the ratio at each target, in a sentence
+    stops: list[int]  # of the group
+    savings: list[str]  # the ratio at each of them, in a sentence
     likely: list[bool]  # whether both reach it with at least even odds
     crossover: str  # where their curves cross, in a sentence
-    record: str  # how often such ratios held, in a sentence
+    records: list[str]  # how often such ratios held, at each of the stops
 
 
 Trained = tuple[Curve | None, Longer | None]  # what a pilot says of its training
@@ -79,7 +73,6 @@ class Group:
     forecasts: tuple[Forecast, ...]
     requested: float | None = None
     short: tuple[Curve, ...] = ()  # curves with too few sizes for a forecast
-    crossing: Crossing | None = None
     complete: bool = True
     trained: tuple[Trained, ...] = ()  # by forecast
 
@@ -142,12 +135,15 @@ class Group:
         return tuple(self.plan(index, self.target) for index in range(len(self.forecasts)))
 
     @cached_property
-    def tables(self) -> tuple[tuple[list[Plan], list[int]], ...]:
-        """For each forecast, the plans over targets, and the indices of the slider's stops."""
-        return tuple(
-            plans_over_targets(outlook, [self.target], partial(self.plan, index))
-            for index, outlook in enumerate(self.forecasts)
-        )
+    def stops(self) -> list[float]:
+        """The targets of the slider, from the easiest to the hardest."""
+        return _stops(self.forecasts, self.target) if self.forecasts else []
+
+    @cached_property
+    def answers(self) -> list[list[Plan]]:
+        """For each forecast, its plans for all stops."""
+        models = range(len(self.forecasts))
+        return [[self.plan(model, target) for target in self.stops] for model in models]
 
     @property
     def comparison(self) -> Comparison | None:
@@ -179,29 +175,24 @@ class Group:
         places = list(combinations(range(count), 2))
         if count > _ALL_PAIRS:
             places = [(0, second) for second in range(1, min(count, _MOST_PAIRS + 1))]
-        known = self.crossing if count == 2 and not self.short else None
         pairs: list[Pair] = []
         for first, second in places:
-            pair = Comparison(self.plans[first], self.plans[second])
-            words = (known or pair.crossing).explain()
-            plans, stops = self.tables[first]
+            crossed = Comparison(self.plans[first], self.plans[second]).crossing
             every = 1 if (first, second) == (0, 1) else _EVERY
             # The first target is always compared, because the page opens with it.
-            of_target = (stop for stop in stops if plans[stop].target == self.target)
-            compared_stops = {*stops[::every], *of_target}
+            stops = sorted({*range(0, len(self.stops), every), self.stops.index(self.target)})
             compared = [
-                Comparison(plans[stop], self.plan(second, plans[stop].target))
-                for stop in sorted(compared_stops)
+                Comparison(self.answers[first][stop], self.answers[second][stop]) for stop in stops
             ]
             pairs.append(
                 Pair(
                     first=first,
                     second=second,
-                    targets=[pair.target for pair in compared],
+                    stops=stops,
                     savings=[pair.saving() for pair in compared],
                     likely=[pair.likely for pair in compared],
-                    crossover=words,
-                    record=pair.record,
+                    crossover=crossed.explain(),
+                    records=[pair.record for pair in compared],
                 )
             )
         return pairs
@@ -250,60 +241,31 @@ def with_valid_targets(groups: Sequence[Group]) -> tuple[list[Group], list[str]]
     return allowed, refused
 
 
-def plans_over_targets(
-    outlook: Forecast, exactly: Collection[float] = (), make: Callable[[float], Plan] | None = None
-) -> tuple[list[Plan], list[int]]:
-    """Plans from the easiest target to the hardest, and the indices of a slider's stops."""
-    stops, others = _targets(outlook)
-    plans = []
-    for target in {*stops, *others, *exactly}:
-        with suppress(KoriskError):  # a target that is far too easy, unless the user gave it
-            if target not in exactly:
-                check_target([outlook.evidence], target)
-            plans.append((make or partial(Plan, outlook))(target))
-    plans.sort(key=lambda plan: -plan.goal)
-    answered = {*stops, *exactly}
-    return plans, [place for place, plan in enumerate(plans) if plan.target in answered]
-
-
-def _targets(outlook: Forecast) -> tuple[list[float], list[float]]:
-    """Stops of a slider from easy to hard, and further targets for better interpolation.
-
-    The answer changes discontinuously at a mean: the mean and a target just below it are included.
-    So are targets at which the probability at the pilot's first N rises from a half to one.
-    """
-    curve, unit = outlook.evidence, outlook.evidence.unit
-    levels = np.unique(np.maximum.accumulate(curve.means[::-1]))[::-1]  # that stay met from some N
-    levels = levels[np.unique(np.linspace(0, len(levels) - 1, _MEANS).round().astype(int))]
-    last = float(curve.means[-1])
-    # The hardest target: no harder than futures reach, no easier than just beyond the pilot, and
-    # above rounding.
-    low = max(outlook.quantile([outlook.horizon], _REMOTE).item(), _HARDEST * last)
-    low = max(min(low, _BEYOND * last), 0.5 * ROUNDING * float(curve.means.max()))
-    edges = np.array([_EASIEST * curve.means.max(), *levels[levels > low], low])
-    # Stops are spaced evenly in the log error between means, where answers change smoothly.
-    falls = np.minimum(-np.diff(np.log(edges)), _WIDEST)
-    counts = np.ceil(STOPS * falls / falls.sum()).astype(int)
-    grid = [
-        np.geomspace(start, end, count, endpoint=False)
-        for start, end, count in zip(edges[:-1], edges[1:], counts, strict=True)
-    ]
-    stops = []
-    for error in [*np.concatenate(grid), low]:  # rounded to a few digits
+def _stops(outlooks: Sequence[Forecast], first: float) -> list[float]:
+    """Targets from the easiest to the hardest of any forecast: evenly spaced, round, the first."""
+    unit = outlooks[0].unit
+    high = _EASIEST * max(float(outlook.evidence.means.max()) for outlook in outlooks)
+    low = min(map(_hardest, outlooks))
+    targets = {first, *round_targets(unit, low, high)}
+    for error in np.geomspace(high, low, STOPS).tolist():  # rounded to a few digits
         if unit.law in _LOGARITHMS:
-            stops.append(round(float(unit.from_error(error)), 2))
+            targets.add(round(float(unit.from_error(error)), 2))
         elif unit.law in ("complement", "percent"):  # round the error: scores near 1 need digits
-            stops.append(_digits(float(unit.from_error(_digits(error, 3))), 12))
+            targets.add(_digits(float(unit.from_error(_digits(error, 3))), 12))
         else:
-            stops.append(_digits(float(unit.from_error(error)), 4))
-    stops += _round_targets(unit, low, float(edges[0]))
-    beside = [error for level in levels for error in (level, level * (1 - _JUST))]
-    smallest = outlook.source.lasting(curve.sizes[:1].astype(float))
-    beside += [math.exp(smallest.quantile(p).item()) for p in _AT_FIRST]
-    return stops, unit.from_error(beside).tolist()
+            targets.add(_digits(float(unit.from_error(error)), 4))
+    return sorted(targets, key=lambda target: -float(unit.to_error(target)))
 
 
-def _round_targets(unit: Unit, low: float, high: float) -> list[float]:
+def _hardest(outlook: Forecast) -> float:
+    """No harder than futures reach, no easier than just beyond the pilot, and above rounding."""
+    means = outlook.evidence.means
+    reached = outlook.quantile([outlook.horizon], _REMOTE).item()
+    low = min(max(reached, _HARDEST * float(means[-1])), _BEYOND * float(means[-1]))
+    return max(low, 0.5 * ROUNDING * float(means.max()))
+
+
+def round_targets(unit: Unit, low: float, high: float) -> list[float]:
     """Round targets whose errors lie between two: round values, whole steps of scores."""
     mantissas = _ROUND if math.log10(high / low) <= _DECADES else _FEWER
     root = 0.5 if unit.law == "squared" else 1.0

@@ -1,83 +1,51 @@
-"""Every sentence about an answer, for terminal, page, notebook and JSON. Nothing is computed here.
-
-The page's table.js fills in the same templates, those in capitals.
-"""
+"""Every sentence about an answer, for terminal, page, notebook and JSON; nothing is computed."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from korisk.errors import Message
 
 # The advice, by the case that `recommend` decides; after the model's name and a colon.
 ADVICE = {
-    "collect": "collect {n} samples for {target} ({sure} sure)",
-    "inside": "{n} samples are enough for {target} ({sure} sure); the pilot has them",
+    "collect": "collect {n} samples in all for {target} ({sure} sure)",
+    "inside": "{n} samples are enough for {target} ({sure} sure); the pilot has them already",
     "already": "{target} is met already at N = {n}, the smallest measured ({sure} sure)",
     "already_rehearsed": "{target} is met already at N = {n}, the smallest rehearsed ({sure} sure)",
     "repeat": "measure N = {n} again, with {seeds} seeds: its mean meets {target}, but the seeds "
     "measured so far give it a chance of {chance}",
-    "measure": "measure N = {n} next, with {seeds} seeds; do not collect more for {target} yet",
-    "train": "train {factor} times as long: at N = {n} that gave {after}; plan again with the "
-    "longer training before more is collected",
-    "train_enough": "train {factor} times as long: at N = {n} that gave {after}, which meets "
-    "{target} without new samples",
+    "measure": "measure N = {n} next, with {seeds} seeds, and plan again; collect no more than "
+    "that for {target} yet",
+    "check": "{next} before more is collected for {target}: something other than data may limit "
+    "the {noun}",
+    "train": "train {factor} times as long: at N = {n} that gave {after} ({runs}); plan again with "
+    "the longer training before more is collected",
+    "train_enough": "train {factor} times as long: at N = {n} that gave {after} ({runs}), which "
+    "meets {target} without new samples",
     "undertrained": "train longer or differently first: training keeps the error above {target}",
     "unlikely": "unlikely to reach {target} (chance {reach}); to find out, {next}",
     "stop": "stop: more data of this kind will not reach {target} (chance {reach})",
     "doubt": "not known how many samples {target} needs: {why}",
-    "limited": "not known whether more data reaches {target}: something else may limit the {noun}",
-}
-# Even odds and the range of N, behind the advice.
-ODDS = {
-    "both": "Even odds at {even}; plausible {lower} to {upper}.",
-    "open": "Even odds at {even}; plausible {lower} or more.",
-    "lower": "Plausible: {lower} or more.",
 }
 LEGEND = (
     "even odds: N is enough with a chance of one half; plausible: with chances from 5% to 95%; "
     "reachable: the chance that some number of samples is enough"
 )
-SIMULATED = "on simulated images ({population}; nothing is known about real ones)"
-FAR = "That is {times} times the pilot's largest N of {last}."
-BETWEEN = "The measured means meet the target between N = {before} and {after}."
-NO_NUMBER = (
-    "No number of samples has a chance of {sure} to be enough; the chance that it can be reached "
-    "at all is {reach}."
-)
-TOO_FAR = (
-    "{n} samples would be enough with {sure}, but lie more than {near} times beyond what is known, "
-    "where odds were not checked."
-)
-THEN = "What N = {n} does reach is {reached} ({sure} sure)."
-PRICE = {
-    "none": "Nothing more has to be collected.",
-    "pilot": "{missing} more samples than the pilot's {last} cost {price}.",
-    "rehearsal": "{missing} more samples cost {price}.",
-}
-FACTORS = {
-    "": "Proposition 1, by the paper's lines floor + sigma log N / N: the ratio of N / log N is "
-    "{product}, {structural} (sigmas) times {budget} (distances of the floors from the target).",
-    "unknown": "The two factors of Proposition 1 are not defined at this target: it lies at or "
-    "below the floor of a line, or a line is flat.",
-}
 QUESTION = {
     "": "How many training samples are needed to reach {goal}?",
     "model": "How many training samples does {model} need to reach {goal}?",
+    "ratio": "Does {first} or {second} need fewer training samples to reach {goal}?",
+    "ablation": "How many training samples does the known operator {layer} save at {goal}?",
 }
 RECORD = {
     "pilot": "Of {asked} such answers from pilots of imaging networks, an N called 90% sure was "
     "enough in {held}",
-    "rehearsal": "Of {asked} such answers from rehearsals of imaging networks, an N called 90% "
+    "rehearsal": "Of answers from rehearsals of {asked} imaging networks, an N called 90% sure was "
+    "enough in {held}",
+    "both": "Of answers from rehearsals of {asked} imaging networks with a pilot, an N called 90% "
     "sure was enough in {held}",
-    "both": "Of {asked} such answers from rehearsals with a pilot, an N called 90% sure was enough "
-    "in {held}",
     "ratio": "Of {asked} such ratios of imaging networks, the plausible range held the true one in "
     "{held}",
-}
-BELOW = {  # where the record is below the promise
-    "ratio": ", not in 90%: take the range as wider",
-    "": ", not in 90%: ask for 95%, or collect half of it and plan again",
 }
 _SHORT = {"train": "train longer first", "unlikely": "unlikely", "stop": "stop"}
 
@@ -137,8 +105,10 @@ def paragraph(sentences: Iterable[str], between: str = " ") -> Message:
 
 def subject(model: str, population: str) -> str:
     """What an answer is about: a model, on simulated images alone if `population` names them."""
-    simulated = SIMULATED.format(population=population) if population else ""
-    return f"{model} {simulated}".strip() if model else f"{simulated[:1].upper()}{simulated[1:]}"
+    if not population:
+        return model
+    simulated = f"n simulated images ({population}; nothing is known about real ones)"
+    return f"{model} o{simulated}" if model else f"O{simulated}"
 
 
 def advice(case: str, about: str, **fields: object) -> str:
@@ -147,13 +117,14 @@ def advice(case: str, about: str, **fields: object) -> str:
     return f"{about}: {text}." if about else f"{text[0].upper()}{text[1:]}."
 
 
-def odds(even: int | None, lower: int | None, upper: int | None) -> str:
+def odds(even: int | None, lower: int | None, upper: int | None, action: str = "") -> str:
     """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
     if lower is None:
         return ""
-    kind = "lower" if even is None else "open" if upper is None else "both"
-    ends = {"lower": count(lower), "upper": count(upper or 0)}
-    return ODDS[kind].format(even=count(even or 0), **ends)
+    ends = span(lower, math.inf if upper is None else upper)
+    text = f"plausible: {ends}" if even is None else f"even odds at {count(even)}; plausible {ends}"
+    # Where longer training comes before data, they are those of the present one.
+    return f"As trained so far: {text}." if action == "train" else f"{text[0].upper()}{text[1:]}."
 
 
 def question(model: str, goal: str) -> str:
@@ -161,15 +132,26 @@ def question(model: str, goal: str) -> str:
     return QUESTION["model" if model else ""].format(model=model, goal=goal)
 
 
-def record(kind: str, rows: Iterable[Held], far: float = 1.0) -> str:
-    """How often such answers held; empty where nothing is on record so far beyond the pilot."""
+def question_of_two(kind: str, layer: str, names: Sequence[str]) -> str:
+    """The question of a comparison, with a place for its goal."""
+    return QUESTION[kind].format(layer=layer, first=names[0], second=names[1], goal="{goal}")
+
+
+def record(kind: str, rows: Iterable[Held], far: float = 1.0, sure: float = 0.9) -> str:
+    """How often such answers held; empty where nothing is on record so far beyond the pilot.
+
+    Where the record is below the promise, it says what to do about that.
+    """
     row = next((row for row in rows if far <= row["times"]), None)
     if row is None:
         return ""
     text = RECORD[kind].format(asked=f"{row['asked']:,}", held=f"{row['held']:.0%}")
     # A record of n answers is below the promise if it misses it by more than chance does.
     doubted = row["held"] < 0.9 - 2 * math.sqrt(0.09 / row["asked"])
-    return f"{text}{BELOW.get(kind, BELOW['']) if doubted else ''}."
+    if not doubted:
+        return f"{text}."
+    remedy = f"{'' if sure > 0.9 else 'ask for 95%, or '}collect half of it and plan again"
+    return f"{text}, not in 90%: {'take the range as wider' if kind == 'ratio' else remedy}."
 
 
 def short(action: str, n: int | None) -> str:
@@ -177,33 +159,39 @@ def short(action: str, n: int | None) -> str:
     if action == "collect":
         return count(n or 0)
     if action == "measure":
-        return f"measure {count(n or 0)} next"
+        return f"measure {count(n)} next" if n else "check the training first"
     return _SHORT.get(action, "not known")
 
 
 def far(n: int, last: int) -> str:
     """How far beyond the pilot a number of samples lies."""
-    return FAR.format(times=f"{n / last:.2g}", last=count(last))
+    return f"{count(n)} is {n / last:.2g} times the pilot's largest N of {count(last)}."
 
 
 def between(before: int, after: int) -> str:
     """Where the measured means pass the target."""
-    return BETWEEN.format(before=count(before), after=count(after))
+    return f"The measured means meet the target between N = {before:,} and {after:,}."
 
 
-def no_number(sure: float, reach: float) -> str:
+def no_number(target: float, sure: float, reach: float) -> str:
     """That no number of samples has the probability that was asked for."""
-    return NO_NUMBER.format(sure=level(sure), reach=chance(reach))
+    return (
+        f"No number of samples has a chance of {level(sure)} to be enough; the chance that "
+        f"{value(target)} can be reached at all is {chance(reach)}."
+    )
 
 
 def too_far(samples: int, sure: float, near: float) -> str:
     """That the number lies where odds were not checked."""
-    return TOO_FAR.format(n=count(samples), sure=level(sure), near=f"{near:g}")
+    return (
+        f"{count(samples)} samples would be enough with {level(sure)}, but lie more than {near:g} "
+        "times beyond what is known, where odds were not checked."
+    )
 
 
 def then(n: int, reached: float, sure: float) -> str:
     """What a number of samples does reach."""
-    return THEN.format(n=count(n), reached=value(reached), sure=level(sure))
+    return f"N = {n:,} reaches {value(reached)} ({level(sure)} sure)."
 
 
 def out_of_reach(noun: str, floor: float | None) -> str:
@@ -243,8 +231,10 @@ def too_easy(noun: str, best: float, unit: str) -> str:
 
 def price(missing: int, last: int, cost: float) -> str:
     """What the samples that are missing cost."""
-    kind = "none" if not missing else "pilot" if last else "rehearsal"
-    return PRICE[kind].format(missing=count(missing), last=count(last), price=f"{cost:,.6g}")
+    if not missing:
+        return "Nothing more has to be collected."
+    than = f" than the pilot's {last:,}" if last else ""
+    return f"{missing:,} more samples{than} cost {cost:,.6g}."
 
 
 def flat(noun: str) -> str:
@@ -334,14 +324,6 @@ def not_crossing(better: str, last: int, means: tuple[int, int] | None) -> str:
         return f"The curves do not clearly cross: {order}."
     order = f"The means change their order between N = {means[0]:,} and {means[1]:,}, and {better} "
     return f"{order}is better at N = {last:,}; where the curves cross is not clear."
-
-
-def two_factors(values: Mapping[str, float] | None) -> str:
-    """The two factors of Proposition 1 in words."""
-    if values is None:
-        return FACTORS["unknown"]
-    names = {"structural": "structural", "budget": "approximation_budget", "product": "product"}
-    return FACTORS[""].format(**{name: times(values[field]) for name, field in names.items()})
 
 
 # --- The paper's recipe --------------------------------------------------------------------------

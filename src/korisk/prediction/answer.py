@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from korisk.errors import UnreachableError
-from korisk.planning.tables import plan_tables
+from korisk.planning.plan import plan_tables
 from korisk.prediction.study import PointPrediction, Question
 from korisk.texts import Table, duration, number, whole
-
-_NO_DATA = ("stop", "unknown")  # actions without a next step
 
 
 def point_lines(point: PointPrediction, question: Question) -> list[str]:
     """The advice on each model, or the error that is expected; a line that stands is left out."""
     lines: dict[str, None] = {}
     for plan in (plan for target in question.targets for plan in point.plans(target)):
-        lines |= dict.fromkeys(plan.lines(question.sure, question.cost))
+        lines |= dict.fromkeys(plan.lines(question.sure, question.cost, full=True))
     for view in () if question.targets else point.forecasts:
         lines |= dict.fromkeys([view.summary(), " ".join(view.notes)])
     return list(lines)
@@ -33,6 +30,10 @@ def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
             rows.append([whole(error.n), *(number(value, 3) for value in values)])
         title = f"{point.name}: expected mse of {view.model}"
         yield Table(title, ["N", "simulated", "expected", "90% from", "to"], rows, "r")
+
+
+def point_numbers(point: PointPrediction, question: Question) -> Iterator[Table]:
+    """The numbers of samples of a point as a table of text."""
     plans = [plan for goal in question.targets or point.targets for plan in point.plans(goal)]
     title = "" if question.targets else "Samples for targets, as examples"
     yield from (table._replace(title=title) for table in plan_tables(plans, question.sure))
@@ -48,16 +49,11 @@ def point_sentences(point: PointPrediction) -> Iterator[str]:
     yield f"{cost}.\n"
 
 
-def require_targets(points: Sequence[PointPrediction], question: Question) -> None:
-    """Raise `UnreachableError` if some target is out of reach of every model of a point."""
-    lost = [
-        f"{goal:.6g} at {point.name}"
+def reaches(points: Sequence[PointPrediction], question: Question) -> bool:
+    """Whether every target is in the reach of some model of every point."""
+    goals = list(dict.fromkeys(question.targets))
+    return all(
+        any(plan.recommend().helps for plan in point.plans(goal))
         for point in points
-        for goal in dict.fromkeys(question.targets)
-        if all(plan.recommend().action in _NO_DATA for plan in point.plans(goal))
-    ]
-    if lost:
-        remedy = "follow the advice, allow a larger error, or reduce the noise"
-        raise UnreachableError(
-            f"no model is expected to reach {', '.join(lost)} as it is; {remedy}"
-        )
+        for goal in goals
+    )

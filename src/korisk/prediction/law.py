@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ONE_SEED, mean_variance
-from korisk.planning.chances import TAIL
 from korisk.planning.futures.law import Law, mixed, normals
 from korisk.planning.futures.posterior import MOST_SIZES, Posterior, posterior, thinned
 from korisk.planning.futures.prior import PRIOR
 from korisk.planning.futures.related import trust
+from korisk.planning.recommend import TAIL
 from korisk.prediction.misfit import NOTHING_MEASURED, UNLIKE, Belief, LogErrors, Misfit
 
 Array = NDArray[np.float64]

@@ -22,8 +22,7 @@ from korisk._json import JsonDict, JsonMapping
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 from korisk.files import read_yaml
-from korisk.planning.fit import check_target
-from korisk.planning.forecast import check_goal
+from korisk.planning.forecast import check_goal, check_target
 from korisk.planning.plan import Forecast, Plan, forecast
 from korisk.prediction.rehearsal.callbacks import Callbacks
 from korisk.prediction.rehearsal.rehearsal import FARTHEST_N, Rehearsal

@@ -7,9 +7,8 @@ report shows what is stored and lists what is missing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,6 @@ from korisk._json import JsonMapping
 from korisk.curves.curve import Curve
 from korisk.curves.stored import LEAST_N, PART_OF, chosen, grouping, is_longer
 from korisk.errors import KoriskError
-from korisk.planning.compare import Crossing, crossing
 from korisk.report.tables.table import ReportTable
 from korisk.store.cells import Task
 from korisk.store.store import Cell, Failure, FlatRow, Store, store_path
@@ -35,44 +33,16 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Draw = Callable[..., "Figure | None"]  # with `narrow`
 
-# Functions that return the tables of a report with further ones among them. Packages append theirs
-# when they are imported, so that this one needs none of them.
-SUPPLEMENTS: list[Callable[[Contents, list[ReportTable]], list[ReportTable]]] = []
 SQUARED = "(RMSE / max)\N{SUPERSCRIPT TWO}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pictures:
-    """Test images, their reconstructions by each model in one cell, and learned weights."""
+    """Test images, and their reconstructions by each model in one cell."""
 
     seed: int
     truth: Array  # (K, H, W)
     images: Mapping[str, Mapping[int, Array]]  # by model, then n: (K, H, W); n = 0 is untrained
-    weights: Mapping[str, Mapping[int, Array]]  # by model, then n: (V, B)
-
-
-def relative_error(image: Array, truth: Array) -> float:
-    """||image - truth|| / ||truth||; NaN if the truth is zero or not finite."""
-    with np.errstate(all="ignore"):
-        size = float(np.linalg.norm(truth))
-        return float(np.linalg.norm(image - truth)) / size if size > 0 else math.nan
-
-
-def grey_scale(truth: Array) -> tuple[float, float]:
-    """The values shown as black and as white."""
-    finite = truth[np.isfinite(truth)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    return (low, high) if high > low else (low, low + 1.0)
-
-
-def error_scale(errors: Iterable[Array]) -> tuple[float, float]:
-    """The error of the last colour, the 98th percentile, and the largest error."""
-    # A few outliers would otherwise take the whole scale and leave the rest white.
-    magnitudes = np.abs(np.concatenate([np.zeros(0), *(error.ravel() for error in errors)]))
-    magnitudes = magnitudes[np.isfinite(magnitudes)]
-    reach = float(np.percentile(magnitudes, 98.0)) if magnitudes.size else 0.0
-    largest = float(magnitudes.max(initial=0.0))
-    return reach or largest or 1.0, largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +70,6 @@ class Point:
         """The rows of its finished cells."""
         return [FlatRow(task=cell.task, row=row) for cell in self.cells for row in cell.rows]
 
-    def curve(self, model: str) -> Curve | None:
-        """The curve of one model, if it has one."""
-        return next((curve for curve in self.curves if curve.model == model), None)
-
 
 def squared(point: Point) -> Point:
     """A point as the paper draws it: errors in RMSE / max are squared.
@@ -126,19 +92,11 @@ class Contents:
     created: str  # ISO 8601, UTC
     korisk: str  # the version that created the store
     points: tuple[Point, ...]
-    known: bool  # whether the store lists the cells of the study
 
     @property
     def complete(self) -> bool:
         """Whether every cell that was asked for is there."""
         return all(point.complete for point in self.points)
-
-    @cached_property
-    def crossings(self) -> dict[str, Crossing]:
-        """Where the better of two models changes, by point; computed once, a second a point."""
-        pairs = {point.name: point.curves for point in self.points if len(point.curves) == 2}
-        by_point = {name: crossing(first, second) for name, (first, second) in pairs.items()}
-        return {name: change for name, change in by_point.items() if change is not None}
 
 
 def read_contents(path: str | PathLike[str]) -> Contents:
@@ -166,8 +124,21 @@ def read_contents(path: str | PathLike[str]) -> Contents:
             created=store.created,
             korisk=store.korisk,
             points=tuple(points),
-            known=planned is not None,
         )
+
+
+@dataclass(frozen=True)
+class Supplement:
+    """What a package adds to reports of its own studies."""
+
+    tables: Callable[[Contents, list[ReportTable]], list[ReportTable]]  # with its own among them
+    # The question with which the page opens, its answer in sentences, and the names of the tables
+    # below it; no sentences for the studies of others.
+    opening: Callable[[Contents], tuple[str, list[str], Sequence[str]]]
+
+
+# Packages append theirs when they are imported, so that this one needs none of them.
+SUPPLEMENTS: list[Supplement] = []
 
 
 def refuse_an_empty_one(contents: Contents) -> None:
@@ -223,20 +194,18 @@ def _point(
 
 
 def _pictures(store: Store, task: Task) -> Pictures | None:
-    """The stored images and weights of one cell."""
+    """The stored images of one cell."""
     # One cell is enough for pictures: the first that finished.
     arrays = store.arrays(task.key)
     truth = arrays.get("truth")
     if truth is None or truth.ndim != 3 or not truth.size:
         return None
-    by_kind: dict[str, dict[str, dict[int, Array]]] = {"images": {}, "weights": {}}
+    images: dict[str, dict[int, Array]] = {}
     for name, array in arrays.items():
-        # Arrays are named MODEL/N/images and MODEL/N/weights; a model may contain a slash.
+        # Arrays are named MODEL/N/images; a model may contain a slash.
         model, _, size_text = name.rpartition("/")[0].rpartition("/")
-        kind = name.rpartition("/")[2]
-        fits = array.shape == truth.shape if kind == "images" else array.ndim == 2 and array.size
-        if size_text.isdecimal() and kind in by_kind and fits:
-            by_kind[kind].setdefault(model, {})[int(size_text)] = np.asarray(array, np.float64)
-    if not by_kind["images"]:
+        if size_text.isdecimal() and name.endswith("/images") and array.shape == truth.shape:
+            images.setdefault(model, {})[int(size_text)] = np.asarray(array, np.float64)
+    if not images:
         return None
-    return Pictures(seed=task.seed, truth=np.asarray(truth, np.float64), **by_kind)
+    return Pictures(seed=task.seed, truth=np.asarray(truth, np.float64), images=images)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from korisk.curves.curve import Curve
 from korisk.errors import MissingExtraError, invalid
-from korisk.planning.compare import Comparison
-from korisk.planning.plan import Forecast, Plan
-from korisk.planning.tables import comparison_table, plan_tables
+from korisk.planning.compare import Comparison, comparison_tables
+from korisk.planning.plan import Forecast, Plan, plan_tables
 from korisk.planning.words import span, value
 from korisk.texts import Table
 
@@ -72,7 +71,7 @@ def _tables(item: Any) -> Iterator[Table]:
     if isinstance(item, Plan):
         yield from plan_tables([item])
     if isinstance(item, Comparison):
-        yield comparison_table(item)
+        yield from comparison_tables(item)
 
 
 def _table_html(table: Table) -> str:

@@ -31,14 +31,12 @@ from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
 from korisk.errors import Absent, Argument, KoriskError, invalid
-from korisk.planning.limits import read_training
+from korisk.planning.pilot import read_training
 from korisk.texts import plain
 
 ADDRESS = "127.0.0.1"
 LARGEST = 32_000_000  # bytes of a table, or of the store of a pilot
 SECONDS = 180.0  # limit for planning a table
-UPLOAD = 60.0  # seconds; limit for receiving a table
-_UPLOADS = 4  # at the same time
 _PAGES = 8  # the newest pages, kept in memory
 _MEMORY = 4 << 30  # bytes, limit of the process that plans; a pilot is a small table
 _HOST = re.compile(rf"({re.escape(ADDRESS)}|localhost)(:[0-9]{{1,5}})?")  # nothing beside it
@@ -160,7 +158,6 @@ class TableServer(ThreadingHTTPServer):
     def __init__(self, port: int | None = None) -> None:
         from korisk.report.page.page import asset
 
-        self.uploads = threading.BoundedSemaphore(_UPLOADS)
         self.pages: dict[str, bytes] = {}
         self._planning, self._closed = threading.Lock(), threading.Event()
         units = "".join(f'<option value="{name}">' for name in UNITS)
@@ -285,34 +282,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(411, "the length of the table is not stated")
         elif int(length) > LARGEST:
             self._refuse(413, f"a table may have at most {LARGEST // 10**6} MB; thin it first")
-        elif not self.server.uploads.acquire(blocking=False):
-            self._refuse(503, "korisk is busy with other tables; wait a minute, then try again")
         else:
-            try:
-                content = self._body(int(length))
-            finally:
-                self.server.uploads.release()
-            if len(content) < int(length):
+            content = b""
+            with suppress(TimeoutError):  # the browser stopped sending
+                content = self.rfile.read(int(length))
+            if len(content) == int(length):
+                self._say(*self.server.plan(content, dict(parse_qsl(query)), self._gone))
+            else:
                 self._refuse(408, "the table did not arrive in time; try again")
-                return
-            self._say(*self.server.plan(content, dict(parse_qsl(query)), self._gone))
 
     def _names_this_machine(self) -> bool:
         """Whether the Host header names this machine, not a name that resolves to it."""
         hosts = self.headers.get_all("Host", [])
         return len(hosts) == 1 and bool(_HOST.fullmatch(hosts[0]))
-
-    def _body(self, length: int) -> bytes:
-        """The posted bytes; fewer of them if they arrive too slowly or incompletely."""
-        # Ends the reading below.
-        alarm = threading.Timer(UPLOAD, self.connection.shutdown, [socket.SHUT_RD])
-        alarm.start()
-        try:
-            return self.rfile.read(length)
-        except TimeoutError:
-            return b""
-        finally:
-            alarm.cancel()
 
     def _gone(self) -> bool:
         """Whether the browser has closed the connection, without waiting for the answer."""

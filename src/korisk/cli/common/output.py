@@ -2,16 +2,19 @@
 
 import json
 import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich import box
+import typer
 from rich.console import Console
 from rich.table import Table as DrawnTable
 from rich.text import Text
 
 from korisk.cli.common.messages import in_options, tell
+from korisk.errors import UnreachableError
 from korisk.files import figure_kind, write_text
+from korisk.planning import words
 from korisk.texts import Table, plain
 
 if TYPE_CHECKING:
@@ -50,15 +53,28 @@ def show(*items: Table | str, whole_lines: bool = False) -> None:
             terminal.print(in_options(item), highlight=False, soft_wrap=whole_lines)
 
 
+def show_numbers(tables: Iterable[Table]) -> None:
+    """Print tables of sample sizes, and what their columns mean."""
+    shown = list(tables)
+    show(*shown, *([f"({words.LEGEND})"] if shown else []))
+
+
+def exit_if(lost: bool) -> None:
+    """End with the exit code of a target out of reach, which stands in the answer already."""
+    if lost:
+        raise typer.Exit(UnreachableError.exit_code)
+
+
 def drawn(table: Table) -> DrawnTable:
     """Convert a table for a terminal; its texts are printed literally, without markup."""
     rich_table = DrawnTable(
         title=Text(plain(table.title)) if table.title else None,
         title_justify="left",
         title_style="bold",
-        box=box.SIMPLE_HEAD if table.title else None,
-        # No padding: the widest tables have titles, and must fit into 80 columns.
-        padding=0 if table.title else (0, 1),
+        box=None,
+        # One space between columns: the widest tables must fit into 80 columns.
+        padding=(0, 1),
+        collapse_padding=True,
         pad_edge=False,
     )
     for column, head in enumerate(table.heads):
@@ -109,7 +125,9 @@ def save_plot(figure: "Figure", path: Path) -> None:
     tell(f"wrote {path}")
 
 
-def write_page(path: Path, text: str) -> None:
-    """Write a page and say so."""
+def write_page(path: Path, draw: Callable[[], str]) -> None:
+    """Draw a page, which takes some seconds, write it and say so."""
+    with Console(stderr=True).status("drawing the page"):
+        text = draw()
     write_text(path, text)
     tell(f"wrote {path}")

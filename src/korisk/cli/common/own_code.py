@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+
 from korisk._json import JsonMapping
 from korisk.cli.common.messages import warnings_as_lines
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
@@ -54,7 +56,8 @@ def _described(option: str, place: str) -> Network:
         rule = "must return (module, example), an nn.Module and an input tensor, batches first"
         module = f"{option} {place} {rule}; or the module alone, with operator = ... beside it"
         raise KoriskError(f"{module}, got {shown(result)}")
-    return describe(*result, name=place[-80:])
+    with Console(stderr=True).status("describing the network"):
+        return describe(*result, name=place[-80:])
 
 
 def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMapping]:

@@ -1,8 +1,6 @@
 """`korisk reproduce`: the paper's study, as released and done properly, next to its tables."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
-from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +16,11 @@ from korisk.cli.run import print_end
 from korisk.errors import KoriskError
 from korisk.paper import reproduction as paper
 from korisk.paper.commands.published import print_published
-from korisk.planning.compare import crossing
+from korisk.paper.supplement import verdict_sentences
 from korisk.store.store import store_path
 from korisk.studies.run.compute import Compute, chosen_device
 from korisk.studies.spec.study import PROTOCOLS
 from korisk.texts import Table, number
-
-_SAME = 5e-4  # relative: less is rounding of four digits
 
 
 @command("studies.run.compute.Compute", "studies.run.engine.run_study")
@@ -112,7 +108,7 @@ def reproduce(
     elif sweeps:
         if full:
             _print_tables(sweeps, lines)
-        show(*_verdict(sweeps, lines))
+        show(*verdict_sentences(sweeps, lines))
         print_end(done, out, tables=full)
     report_failures(done)
 
@@ -127,72 +123,6 @@ def _numbers(option: str, text: str | None) -> list[int] | None:
 
 
 # --- Results -------------------------------------------------------------------------------------
-
-
-def _verdict(sweeps: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> Iterator[str]:
-    """What was reproduced, what holds and what does not, and KO against FC in samples."""
-    origins: list[tuple[paper.Origin, str]] = [
-        ("ours, released", "Our run of the released code"),
-        ("paper", "The paper's printed Table 2"),
-    ]
-    for origin, who in origins:
-        # Relative deviations of floor and sigma from the released figures; the largest is named.
-        apart = [
-            (abs(value / its - 1), f"{name} of {line.model} at H = {line.side}")
-            for line in lines
-            for name in ("floor", "slope")
-            if (pair := line.by_origin.get(origin)) and (released := line.by_origin.get("released"))
-            for value, its in [(getattr(pair, name), getattr(released, name))]
-        ]
-        if apart:
-            most, farthest = max(apart)
-            agreement = (
-                f"is within {most:.1%} of the authors' released figures (farthest: {farthest})"
-            )
-            if most < _SAME:
-                agreement = "meets the authors' released figures to their four digits"
-            yield f"{who} {agreement}."
-    outcomes = []
-    for protocol in reversed(PROTOCOLS):
-        verdicts = [verdict for verdict in paper.verdicts(sweeps) if verdict.protocol == protocol]
-        parts = []
-        for holds, words in ((True, "holds"), (False, "does NOT hold"), (None, "is open")):
-            sides = ", ".join(str(verdict.side) for verdict in verdicts if verdict.holds is holds)
-            parts += [f"{words} at H = {sides}"] if sides else []
-        outcomes += [f"{', '.join(parts)} ({protocol})"] if parts else []
-    if outcomes:
-        yield f"Its Table 3 {'; '.join(outcomes)}."
-    # The last entry of a side stays: its rigorous sweep, the whole one before the reduced one.
-    for side, sweep in sorted({sweep.side: sweep for sweep in sweeps[::-1]}.items()):
-        known, dense = sweep.known, sweep.dense
-        n, last = int(known.sizes[0]), int(dense.sizes[-1])
-        # The N at which FC is as good as KO at its smallest N, between two measured sizes.
-        enough = dense.sizes[dense.means <= known.means[0]].tolist()
-        needs = f"more than {last:,}"
-        if enough:
-            short = dense.sizes[dense.sizes < enough[0]].tolist()
-            needs = f"{short[-1] + 1:,} to {enough[0]:,}" if short else f"at most {enough[0]:,}"
-        crossed = crossing(known, dense)
-        cross = None if crossed is None else crossed.crossover
-        where = "no clear crossing"
-        if crossed and cross and crossed.agrees:
-            ends = f"at least {cross.lower:,.0f}"
-            if isfinite(cross.upper):
-                ends = f"{cross.lower:,.0f} to {cross.upper:,.0f}"
-            beyond = "" if cross.measured else "extrapolated, "
-            where = f"crossing at about N = {cross.n:,} ({beyond}90%: {ends})"
-        equals = f"KO with {n:,} samples equals FC with {needs}"
-        yield f"H = {side}, {sweep.protocol}: {equals}; {where}."
-    gains = [
-        1 - float(sweep.known.means.min()) / sweep.untrained
-        for sweep in sweeps
-        if sweep.untrained and not sweep.learns
-    ]
-    if gains:
-        yield (
-            "Done properly, KO knows this before training: compared with N = 0, no N lowers its "
-            f"error by more than {max(gains):.1%}. Read the samples of KO in these lines as none."
-        )
 
 
 def _print_tables(sweeps: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> None:

@@ -17,7 +17,7 @@ from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.curves.noise import lasting_share, mean_variance
 from korisk.errors import KoriskError, invalid
-from korisk.planning.limits import Longer
+from korisk.planning.pilot import Longer
 from korisk.planning.plan import Forecast
 from korisk.planning.words import chance, times, value
 from korisk.prediction.law import FIT_SIZES, RehearsedLaw

@@ -28,7 +28,7 @@ from korisk.curves.noise import lasting_share, mean_variance
 from korisk.errors import Argument, Message
 from korisk.fitting.gradient.many import Member, pace, train_many
 from korisk.operators.linear import LinearOperator
-from korisk.planning.limits import Longer
+from korisk.planning.pilot import Longer
 from korisk.planning.words import value
 from korisk.prediction.independent import relative_error
 from korisk.prediction.misfit import BELIEF, UNLIKE

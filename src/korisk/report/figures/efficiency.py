@@ -1,7 +1,7 @@
 """Error against training samples at every operating point of a study, as in the paper's Figure 3.
 
-A panel shows one point: measured errors, the planner's forecast, the paper's calibrated line, and
-its floor for each model. Values are in the unit of the curves.
+A panel shows one point: measured errors, the planner's forecast, and the paper's calibrated line
+for each model. Values are in the unit of the curves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,19 +18,18 @@ from korisk.planning.fit import calibrate
 from korisk.planning.plan import forecast
 from korisk.report.contents import Contents, squared
 from korisk.report.figures import panels, style
-from korisk.report.figures.panels import MOST_PANELS, Array, Entry, Track, values
-from korisk.report.figures.style import DARK, FINE, GREY, LOOKS, REST, Look, Options
-from korisk.theory import RiskLine
+from korisk.report.figures.panels import MOST_PANELS, Array, Entry, Limits, Track, values
+from korisk.report.figures.style import GREY, LOOKS, REST, Look, Options
 
 FAR = 4.0  # forecasts and lines are drawn up to this multiple of the last N
 
 _STEPS = 22  # N at which a forecast is drawn
-_FEW_SEEDS = 12  # with more seeds, single measurements would cover the means
+_LINE_STEPS = 49
 _SIZE = 3.6  # size of the marks in points
 _ANY = Look(GREY, "o", LOOKS[0].hatch)  # in the legend, for all models
 _BEFORE: Options = {"linewidth": 0.7, "linestyle": ":"}  # the line of N = 0
 _DASHED: Options = {"linestyle": (0, (8, 2))}  # the paper's line, as in its figure
-# Lower end of the frame relative to the largest mean: errors of single seeds may be rounding.
+# Lower end of the frame relative to the largest mean: smaller errors may be rounding.
 _DEEPEST = 1e-6
 
 
@@ -41,13 +40,8 @@ class Trace:
     curve: Curve
     track: Track | None  # the forecast, from the last N to `FAR` times that
     doubt: str = ""  # why the forecast ends at the last N
-    line: RiskLine | None  # the paper's, floor + sigma log N / N
-    untrained: float | None  # the error before training
-
-    @property
-    def line_n(self) -> Array:
-        """(M,) sizes at which the line is drawn."""
-        return np.geomspace(float(self.curve.sizes[0]), FAR * float(self.curve.sizes[-1]), 49)
+    line: tuple[Array, Array] | None  # the paper's, floor + sigma log N / N: sizes and values
+    untrained: Array  # (0 or 1,) the error before training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,29 +59,19 @@ class Panel:
         return all(trace.curve.unit.logarithmic for trace in self.traces)
 
     @property
-    def across(self) -> tuple[float, float]:
+    def across(self) -> Limits:
         """The limits of N."""
         sizes = np.concatenate([trace.curve.sizes for trace in self.traces])
         return float(sizes.min()) / 1.25, FAR * float(sizes.max()) * 1.1
 
     @property
-    def height(self) -> tuple[float, float]:
-        """Limits of the errors: around all means and lines, and partly around bands and seeds.
-
-        Errors below `_DEEPEST` times the largest mean are left out.
-        """
+    def height(self) -> Limits:
+        """Limits of the errors: around all means and lines, and partly around bands."""
         required, optional = [], []
         for trace in self.traces:
-            curve = trace.curve
-            required.append(values(curve, curve.means))
-            if trace.untrained is not None:
-                required.append(values(curve, np.array([trace.untrained])))
-            if trace.line is not None:
-                required.append(values(curve, _on_line(trace.line, trace.line_n)))
-            if trace.track is not None:
-                optional += [trace.track.better, trace.track.worse]
-            if curve.counts.max() <= _FEW_SEEDS:
-                optional.append(values(curve, curve.error))
+            required += [values(trace.curve, trace.curve.means), trace.untrained]
+            required += [trace.line[1]] if trace.line else []
+            optional += [trace.track.better, trace.track.worse] if trace.track else []
         if self.log:
             smallest = _DEEPEST * max(float(trace.curve.means.max()) for trace in self.traces)
             required = [errors[errors >= smallest] for errors in required]
@@ -119,12 +103,15 @@ def panel(
         track, doubt, line = None, "", None
         if curve.model in coloured:
             with suppress(KoriskError):  # a single size
-                line = calibrate(curve)
+                fit = calibrate(curve)
+                first, last = float(curve.sizes[0]), float(curve.sizes[-1])
+                n = np.geomspace(first, FAR * last, _LINE_STEPS)
+                line = n, values(curve, np.array([fit.predict(size) for size in n.tolist()]))
             with suppress(KoriskError):  # a pilot of fewer than three sizes
                 fitted = forecast(curve)
                 n = panels.drawn_sizes(fitted, FAR * fitted.last, steps=_STEPS)
                 track, doubt = panels.track(fitted, n).beyond(fitted.last), fitted.doubt
-        start = untrained.get(curve.model)
+        start = values(curve, np.array([untrained[m] for m in [curve.model] if m in untrained]))
         traces.append(Trace(curve=curve, track=track, doubt=doubt, line=line, untrained=start))
     metric = curves[0].metric if curves else ""
     return Panel(name=name, note=note, metric=metric, traces=tuple(traces))
@@ -148,47 +135,34 @@ def efficiency_figure(points: Sequence[Panel], *, narrow: bool = False) -> Figur
         for name, look in looks.items()
         if name in shown_models and look is not REST
     ]
-    grey = {"color": GREY, "markerfacecolor": GREY, "linestyle": "none"}
-    if any(trace.curve.counts.max() > 1 for trace in traces):
-        bar = panels.line(marker="|", markersize=7, **grey)
-        dot = panels.line(marker="o", markersize=_SIZE, **grey)
-        entries.append(((bar, dot), "mean of seeds ± standard error"))
-    if any(1 < trace.curve.counts.max() <= _FEW_SEEDS for trace in traces):
-        dot = panels.line(marker="o", markersize=1.8, alpha=0.4, **grey)
-        entries.append((dot, "single seeds (at the edge if beyond the frame)"))
     if any(trace.track for trace in traces):
         entries.append((panels.forecast_handle(_ANY), "forecast, 90% band"))
     if any(trace.line for trace in traces):
         dashed = panels.line(**panels.paper_style(GREY) | _DASHED)
         entries.append((dashed, f"the paper's line: floor + {style.SIGMA} log N / N"))
-        thin = panels.line(color=GREY, linewidth=0.5)
-        entries.append((thin, "its floor (value: right edge)"))
-    if any(trace.untrained is not None for trace in traces):
+    if any(trace.untrained.size for trace in traces):
         before = panels.line(marker="<", markersize=5, color=GREY, markerfacecolor=GREY, **_BEFORE)
         entries.append((before, "before training, N = 0"))
     rest_count = sum(look is REST for look in looks.values())
     if rest_count:
         dot = panels.line(**panels.measured_style(REST))
         entries.append((dot, f"{rest_count} further models, without forecasts"))
-    notes = style.glossary([*looks, *(point.name for point in drawn)])
+    notes = ["points: means of seeds ± standard error"]
+    notes += style.glossary([*looks, *(point.name for point in drawn)])
     for point in drawn:
         doubts = [(trace.curve.model, trace.doubt) for trace in point.traces if trace.doubt]
         notes += [f"{point.name}, {model}: {doubt}" for model, doubt in doubts]
     if len(full) > MOST_PANELS:
         notes.append(f"{MOST_PANELS} of {len(full)} points are drawn; the rest are left out.")
-    # The right margin holds the floors' values.
-    floors = [style.digits(float(_floor(trace)), 2) for trace in traces if trace.line]
-    label_width = max((style.inches_of(floor, FINE) for floor in floors), default=0.0) + 0.08
-    margins = (0.56, max(0.47, label_width), 0.40, 0.34)
     with style.settings(fine=True):
-        figure, frames = panels.sheet(len(drawn), entries, notes, margins=margins, narrow=narrow)
+        figure, frames = panels.sheet(len(drawn), entries, notes, narrow=narrow)
         heights = [point.height for point in drawn]
         across = panels.shared([point.across for point in drawn])
         # Panels in one metric share a scale, so that their heights can be compared.
         if len({(point.metric, point.log) for point in drawn}) == 1:
             heights = panels.shared(heights, log=drawn[0].log)
         for axes, point, *limits in zip(frames, drawn, across, heights, strict=True):
-            panels.head(axes, point.name, point.note, room=0.42)
+            panels.head(axes, point.name, point.note)
             labels = panels.SAMPLES, point.metric or "error"
             sizes = np.concatenate([trace.curve.sizes for trace in point.traces])
             panels.frame(axes, *limits, labels=labels, log=point.log, sizes=sizes)
@@ -199,7 +173,6 @@ def efficiency_figure(points: Sequence[Panel], *, narrow: bool = False) -> Figur
 def _draw(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
     # Ids of artists follow the legend, so that a model has the same one in every panel.
     order = {model: index + 1 for index, model in enumerate(looks)}
-    floors = []
     # Reversed, so that the first model lies on top.
     for trace in reversed(panel.traces):
         curve, look = trace.curve, looks[trace.curve.model]
@@ -207,41 +180,10 @@ def _draw(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
         if trace.track is not None:
             panels.draw_forecast(axes, trace.track, look, tag, width=1.2)
         if trace.line is not None:
-            n = trace.line_n
-            error = values(curve, _on_line(trace.line, n))
             options = panels.paper_style(colour) | _DASHED
-            axes.plot(n, error, gid=f"line{tag}", zorder=2.3, **options)
-            floor = _floor(trace)
-            axes.axhline(floor, gid=f"floor{tag}", color=colour, linewidth=0.5, zorder=1.9)
-            floors.append((floor, style.digits(floor, 2), look.text_colour))
-        # Seeds beyond the frame are drawn on its edge rather than cut off.
-        if 1 < curve.counts.max() <= _FEW_SEEDS:
-            error = np.clip(values(curve, curve.error), *axes.get_ylim())
-            dots = panels.seeds_style(look, _SIZE)
-            axes.plot(curve.n, error, gid=f"seeds{tag}", clip_on=False, **dots)
+            axes.plot(*trace.line, gid=f"line{tag}", zorder=2.3, **options)
         panels.draw_measured(axes, curve, look, tag, size=_SIZE)
-        if trace.untrained is not None:
-            start = values(curve, np.array([trace.untrained]))
+        for start in trace.untrained.tolist():
             edge: Options = {"transform": axes.get_yaxis_transform(), "clip_on": False, "zorder": 3}
-            axes.plot([0], start, gid=f"untrained{tag}", **edge, **look.mark("<"))
-            axes.axhline(start[0], gid=f"before{tag}", color=colour, zorder=1.9, **_BEFORE)
-    low = axes.get_ylim()[0]
-    # Labels of floors below the frame stand at its lower edge.
-    edges = [(max(y, low) if panel.log else y, label, ink) for y, label, ink in floors]
-    panels.beside(axes, edges)
-    smallest_errors = [float(trace.curve.error.min()) for trace in panel.traces if panel.log]
-    if min(smallest_errors, default=low) < low:
-        label = f"↓ below the frame: errors down to {style.digits(min(smallest_errors), 2)}"
-        placing: Options = {"transform": axes.transAxes, "ha": "left", "va": "bottom"}
-        axes.text(0.02, 0.03, label, fontsize=FINE, color=DARK, gid="below", **placing)
-
-
-def _on_line(line: RiskLine, sizes: Array) -> Array:
-    """The errors of a line at several N."""
-    return np.array([line.predict(n) for n in sizes.tolist()])
-
-
-def _floor(trace: Trace) -> float:
-    """Floor of the calibrated line of a trace, in the unit of the curve."""
-    assert trace.line is not None
-    return float(values(trace.curve, np.array(trace.line.floor)))
+            axes.plot([0], [start], gid=f"untrained{tag}", **edge, **look.mark("<"))
+            axes.axhline(start, gid=f"before{tag}", color=colour, zorder=1.9, **_BEFORE)

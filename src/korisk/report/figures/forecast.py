@@ -24,7 +24,6 @@ from korisk.report.figures.style import DARK, LARGE, LOOKS, SMALL, Look, Options
 
 WIDTH, HEIGHT = 6.3, 3.5  # inches, the height without the legend
 NOTE = "means of seeds ± standard error; dashed: forecast, band: 90%"
-CROWDED = "means of seeds ± standard error; dashed: forecasts (bands: up to three models)"
 _BANDS = 3  # more models would hide each other's bands and brackets
 _STEPS = 100  # sizes at which a curve is drawn
 _SURE = 0.9  # default probability of the answer
@@ -158,7 +157,7 @@ def plans_figure(
     notes = [comparison.saving(), comparison.record] if comparison else []
     notes += [advice[0].sentence, advice[0].odds] if alone else []
     notes += [item.record for item in advice]
-    notes += [f"{known} {NOTE if len(drawn) <= _BANDS else CROWDED}", *style.glossary(names)]
+    notes += [f"{known} {NOTE}", *style.glossary(names)]
     notes += [f"the first {len(drawn)} of {len(plans)} models are drawn"] * (
         len(plans) > len(drawn)
     )
@@ -172,15 +171,14 @@ def plans_figure(
         notes += [doubt if alone else f"{name}: {doubt}"] * bool(doubt)
     notes = list(dict.fromkeys(filter(None, notes)))
     method = f"{_counted(*curves)}; diamonds: N, {words.level(sure)} sure and at even odds"
-    subtitle, bold = (_about(advice[0]), True) if alone else (method, False)
     title = " and ".join(names) if len(names) < 3 else f"{len(plans)} models"
     with style.settings():
         figure, axes = _canvas(drawn, entries, notes, crossover, narrow=narrow, ax=ax, sure=sure)
-        weight: Options = {"fontweight": "bold"} if bold else {}
         title = title or curves[0].metric or "learning curve"
-        panels.head(axes, title, subtitle, size=LARGE, lift=11, most=1 + narrow, **weight)
+        panels.head(axes, title, method, size=LARGE, lift=11)
         for index, plan in enumerate(drawn):
-            shift = panels.shift_of(index, len(drawn)) if len(drawn) <= _BANDS else None
+            # Brackets of several models are moved apart.
+            shift = 5.0 * (index - 0.5 * (len(drawn) - 1)) if len(drawn) <= _BANDS else None
             tag = "" if alone else f"-{index + 1}"
             _mark_answer(axes, plan, LOOKS[index], tag, shift, sure=sure)
         if crossover is not None:
@@ -274,10 +272,6 @@ def _canvas(
         axes.axhline(floor, color=DARK, linewidth=0.6, gid="floor")
         edge_labels.append((floor, f"levels\noff at\n{style.digits(floor, 3)}", DARK))
     panels.beside(axes, edge_labels, SMALL)
-    doubts = dict.fromkeys(doubt for plan in plans for doubt in (plan.forecast.doubt, plan.doubt))
-    # The user's axes have no notes: doubts are written into the panel.
-    if ax is not None and any(doubts):
-        panels.say(axes, " ".join(filter(None, doubts)))
     return figure, axes
 
 

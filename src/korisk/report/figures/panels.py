@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
@@ -19,9 +18,9 @@ from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.planning.chances import Numbers
 from korisk.planning.compare import Crossover
 from korisk.planning.forecast import Outlook
+from korisk.planning.recommend import Numbers
 from korisk.report.figures import style
 from korisk.report.figures.style import COLUMN, DARK, DPI, FINE, GREY, PAGE, SMALL, Look, Options
 
@@ -132,23 +131,16 @@ def head(
     size: float = SMALL,
     room: float = 0.14,
     lift: int = 0,
-    most: int = 1,
-    **options: Any,
 ) -> None:
-    """Write a bold title and a note above a panel; the note is grey unless `options` differ.
+    """Write a bold title and a grey note above a panel.
 
-    Both are raised by `lift` points, and may be `room` inches wider than the panel. The note has at
-    most `most` lines, one or two.
+    Both are raised by `lift` points, and may be `room` inches wider than the panel.
     """
     width, fine = inches(axes)[0] + room, FINE if size == SMALL else SMALL
-    bold = "fontweight" in options
-    lines = style.wrapped(note, width, fine, bold=bold)
-    tail = note if most == 1 else " ".join(lines[1:])
-    lines = [*lines[: most - 1], style.fitted(tail, width, fine, bold=bold)][: len(lines)]
-    pad = 4 + lift + 1.4 * fine * len(lines)
     text = style.fitted(title, width, size, bold=True)
+    pad = 4 + lift + 1.4 * fine * bool(note)
     axes.set_title(text, loc="left", pad=pad, fontsize=size, fontweight="bold")
-    above(axes, "\n".join(lines), 0, (0, 4 + lift), xycoords="axes fraction", **options)
+    above(axes, style.fitted(note, width, fine), 0, (0, 4 + lift), xycoords="axes fraction")
 
 
 def above(
@@ -157,15 +149,6 @@ def above(
     """Write grey text above the frame, at a value of x unless `xycoords` differs."""
     placing: Options = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
     axes.annotate(text, (x, 1), shift, **placing | {"color": GREY} | options)
-
-
-def say(axes: Axes, text: str) -> None:
-    """Write centred text into a panel, such as the reason why it lacks a curve."""
-    size = float(matplotlib.rcParams["font.size"])
-    lines = style.wrapped(text, 0.9 * inches(axes)[0], size)[:5]
-    background = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}
-    placing: Options = {"transform": axes.transAxes, "ha": "center", "va": "center", "zorder": 4}
-    axes.text(0.5, 0.5, "\n".join(lines), color=DARK, gid="reason", bbox=background, **placing)
 
 
 # --- Axes ----------------------------------------------------------------------------------------
@@ -291,20 +274,6 @@ def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
             chosen.append(index)
     axis.set_major_locator(ticker.FixedLocator(places[chosen].tolist()))
     axis.set_major_formatter(ticker.FixedFormatter([labels[index] for index in chosen]))
-
-
-def colours(
-    figure: Figure, axes: Sequence[Axes], mappable: ScalarMappable, label: str, *, extend: str
-) -> None:
-    """Draw a colour bar with few ticks to the right of axes, which become narrower."""
-    bar = figure.colorbar(mappable, ax=axes, extend=extend, pad=0.02, aspect=22)
-    bar.outline.set_linewidth(0.5)
-    if bar.solids is not None:
-        # Otherwise SVG and PDF contain a rectangle for each of its colours.
-        bar.solids.set_rasterized(True)
-    bar.set_label(label, fontsize=FINE)
-    bar.ax.tick_params(labelsize=FINE, length=2, width=0.5)
-    bar.ax.locator_params(nbins=5)
 
 
 # --- Marks ---------------------------------------------------------------------------------------
@@ -469,11 +438,6 @@ def draw_answer(
         bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **placing)
     for name, n, options in marks:
         axes.plot([n], [plan.target], gid=f"{name}{tag}", **placing | options)
-
-
-def shift_of(index: int, count: int) -> float:
-    """Points by which the bracket of one of several models is shifted about the target's line."""
-    return 5.0 * (index - 0.5 * (count - 1))
 
 
 def draw_crossover(axes: Axes, crossover: Crossover, height: float) -> None:

@@ -12,12 +12,10 @@ from korisk._checks import one_of
 from korisk.files import FIGURE_KINDS, make_folder
 from korisk.report.contents import Contents, Draw
 from korisk.report.figures.efficiency import efficiency_figure, panels_of
-from korisk.report.figures.images import reconstruction_figure, weights_figure
 from korisk.report.figures.networks import layers_figure
+from korisk.report.figures.reconstructions import reconstruction_figure
 from korisk.report.figures.style import save
-from korisk.studies.networks import TitledNetwork, ct_networks
-
-STILL = "sample_efficiency"  # replaces the interactive curves in a page without scripts
+from korisk.studies.networks import ct_networks
 
 MOST_NETWORKS = 6  # of a study
 _LONGEST = 60  # characters of a point's name in the name of a file
@@ -31,41 +29,35 @@ def study_figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
             yield stem, figure
 
 
-def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure]]:
+def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure | None]]:
     """Iterate over the figures of a page, each for wide and for narrow screens.
 
-    Reconstructions are left out, since the page has its own viewer; of the weights, only the last
-    figure is shown.
+    Of reconstructions only the last are shown, with few N: images take much space.
     """
     figures = list(_figures(contents))
-    last_weights = [stem for stem, _ in figures if stem.startswith("weights_")][-1:]
+    images = [figure for figure in figures if figure[0].startswith("reconstructions_")]
     for stem, draw in figures:
-        if not stem.startswith(("reconstructions_", "weights_")) or stem in last_weights:
+        if (stem, draw) not in images:
             wide, narrow = draw(narrow=False), draw(narrow=True)
-            if wide is not None and narrow is not None:
+            if wide is not None:
                 yield stem, wide, narrow
+    for stem, draw in images[-1:]:
+        if (figure := draw(narrow=True)) is not None:
+            yield stem, figure, None
 
 
 def _figures(contents: Contents) -> Iterator[tuple[str, Draw]]:
     """Stems and functions that draw: callers choose the width, and skip what they do not need."""
-    yield STILL, partial(efficiency_figure, panels_of(contents))
-    networks = networks_of(contents)
+    yield "sample_efficiency", partial(efficiency_figure, panels_of(contents))
+    networks = ct_networks((point.name, point.spec, point.curves) for point in contents.points)
     if networks:
-        yield "layers", partial(layers_figure, networks)
+        yield "layers", partial(layers_figure, networks[:MOST_NETWORKS])
     stems = file_stems([point.name for point in contents.points])
     for point, stem in zip(contents.points, stems, strict=True):
         if point.pictures is not None:
             title = f"{point.name}: reconstructions"
             draw_images = partial(reconstruction_figure, point.pictures, title=title)
             yield f"reconstructions_{stem}", draw_images
-            title = f"{point.name}: learned weights"
-            yield f"weights_{stem}", partial(weights_figure, point.pictures, title=title)
-
-
-def networks_of(contents: Contents) -> list[TitledNetwork]:
-    """Networks to draw, at most six."""
-    networks = ct_networks((point.name, point.spec, point.curves) for point in contents.points)
-    return networks[:MOST_NETWORKS]
 
 
 def file_stems(names: Sequence[str]) -> list[str]:

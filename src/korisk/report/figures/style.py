@@ -28,7 +28,7 @@ Options = JsonDict  # of matplotlib's functions
 
 DPI = 200
 PAGE, COLUMN = 7.0, 3.4  # inches; width of two columns of print, and of one
-FINE, SMALL, MEDIUM, LARGE = 6.5, 8.0, 9.0, 10.0  # sizes of type in points
+FINE, SMALL, LARGE = 6.5, 8.0, 10.0  # sizes of type in points
 GREY, DARK = "#666666", "#222222"
 _PAPER = "#17191c"  # of a dark page, as in theme.yaml
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"

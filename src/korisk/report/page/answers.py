@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.errors import invalid
 from korisk.files import page_file, write_text
+from korisk.planning import words
 from korisk.planning.compare import Comparison
 from korisk.planning.plan import Forecast, Plan, forecast
 from korisk.planning.targets import Trained
@@ -53,7 +55,9 @@ def to_html(
     goal = getattr(answer, "target", None) if target is None else target
     comparison = getattr(answer, "comparison", answer)  # of an ablation
     if isinstance(comparison, Comparison):
-        write_text(file, comparison_page(comparison, title, target))
+        layer = getattr(answer, "layer", "")
+        facts = [answer.bound_sentence, *answer.notes] if layer else []
+        write_text(file, comparison_page(comparison, title, target, layer=layer, facts=facts))
         return file
     view, trained = _forecast_of(answer)
     name = title or view.evidence.name
@@ -75,18 +79,29 @@ def _forecast_of(answer: Any) -> tuple[Forecast, Trained]:
     return view, (getattr(answer, "training", None), getattr(answer, "longer", None))
 
 
-def comparison_page(comparison: Comparison, title: str = "", target: float | None = None) -> str:
-    """The page of two models, which opens with the ratio of their samples."""
+def comparison_page(
+    comparison: Comparison,
+    title: str = "",
+    target: float | None = None,
+    *,
+    layer: str = "",
+    facts: Sequence[str] = (),
+) -> str:
+    """The page of two models, which opens with the ratio of their samples.
+
+    `layer` is the known operator that the second lacks, if that is what they differ in.
+    """
     plans, names = (comparison.first, comparison.second), comparison.names
     # Both models may have the same name; those of the comparison tell them apart.
-    views = [
-        plan.forecast.renamed(name) for plan, name in zip(plans, comparison.names, strict=True)
-    ]
+    views = [plan.forecast.renamed(name) for plan, name in zip(plans, names, strict=True)]
+    kind = "ablation" if layer else "ratio"
     return plans_page(
         views,
         title=title or " and ".join(names),
         trained=[(plan.training, plan.longer) for plan in plans],
         target=comparison.target if target is None else target,
-        kind="korisk compare of two models",
+        kind="korisk ablate" if layer else "korisk compare",
         opens="ratio",
+        question=words.question_of_two(kind, layer, names),
+        facts=facts,
     )

@@ -1,49 +1,56 @@
-"""One page that answers "how much data do I need?": a single self-contained HTML file.
+"""One page for every answer: a single self-contained HTML file.
 
-Style, scripts and pictures are inside. A content security policy forbids the page to load anything.
-All text from a user's files is escaped.
+In this order: question; answer with its number, range and record; figure with sliders; what it
+assumes and what to check first; numbers by target and level; method and limits, folded. On paper it
+is one sheet. A content security policy forbids the page to load anything, and all text from a
+user's files is escaped.
 """
 
 from __future__ import annotations
 
 import importlib.resources
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from korisk._json import JsonDict
 from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.planning import words
-from korisk.planning.chances import LEVELS
 from korisk.planning.forecast import LEAST_SIZES, check_goal
-from korisk.planning.plan import Forecast, forecast
+from korisk.planning.plan import Forecast, Plan, forecast, sample_cells, sample_heads
 from korisk.planning.targets import Group, Trained, main_group
-from korisk.report.figures.forecast import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
-from korisk.report.page.planner import TEMPLATES, groups_data
-from korisk.report.tables.table import worded
+from korisk.report.page.planner import (
+    Watch,
+    groups_data,
+    reasons,
+    slider_levels,
+    table_levels,
+    unwatched,
+)
+from korisk.report.tables.tables import measured_table
 from korisk.report.tables.text import html as table_html
-from korisk.texts import counted, script_json
+from korisk.texts import script_json
 
 # Matplotlib itself is imported by `report.figures`, whose error says what to install.
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LARGEST = 5_000_000  # bytes of a page
+SURE = 0.9  # the level with which a page opens
 _SMALLEST_TYPE = 9  # CSS pixels; smaller type in a figure could not be read
-_STILLS = 4  # figures of single forecasts in the page of a pilot
-_COLUMNS = 4  # models in the table of all points
+_NOTHING = (
+    "No curve has three sizes yet, so nothing can be extrapolated: measure each model at three "
+    "training set sizes or more."
+)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page: its heading, and its content as HTML."""
+    """A folded section of a page: its heading, and its content as HTML."""
 
     name: str  # for links
     title: str
@@ -55,136 +62,126 @@ class Page:
     """Contents of a page."""
 
     title: str
-    kind: str  # a word or two above the title
+    kind: str  # a word or two beside the title
     groups: Sequence[Group]
-    data: JsonDict  # for the scripts: groups and pictures
-    notes: Sequence[str] = ()  # at the top, such as missing cells
-    opens: str = ""  # "ratio": the first sentence compares two models
-    still: str = ""  # the answer as a figure, for browsers without scripts
     sections: Sequence[Section] = ()
+    notes: Sequence[str] = ()  # such as missing cells
+    opening: str = ""  # HTML above the answer, with the heading of the page
+    question: str = ""  # with {goal}; default: that of the model
+    opens: str = ""  # "ratio": the first sentence compares two models
+    sure: float = SURE
 
-    def html(self) -> str:
+    def html(self, watch: Watch = unwatched) -> str:
         """The whole file as text."""
+        curves, crowded = groups_data(self.groups, self.sure, watch=watch)
         main = main_group(self.groups)
-        notes_html = ""
-        if self.notes:
-            opening = '<div class="missing" role="group" aria-label="Notes" tabindex="0">'
-            notes_html = f"{opening}{bullets(self.notes, 'notes')}</div>"
-        # The page opens with the model about which most can be said.
-        plan = main.plans[main.told.index(max(main.told))] if main else None
-        promises = "rehearsed.html" if plan and plan.forecast.simulated else "promises.html"
-        title = "What this does and does not promise"
-        sections = [*self.sections, Section("promises", title, asset(promises))]
-        question, odds, record = "", "", ""
-        if main is None or plan is None:
-            answer = (
-                "No curve has three sizes yet, so nothing can be extrapolated: measure each "
-                "model at three training set sizes or more."
-            )
-        else:
-            advice, view = plan.recommend(), plan.forecast
-            answer, odds, record = advice.sentence, advice.odds, advice.record
-            goal = f"{view.metric or view.unit.noun} {words.value(plan.target)}"
-            question = words.question(view.model, goal)
-            goal += f" ({main.why})" if main.why else ""
-            goal = f"{main.name}, {goal}" if len(self.groups) > 1 else goal
-            odds = " ".join(filter(None, (odds, f"For {goal}.")))
-            if self.opens == "ratio" and main.comparison is not None:
-                comparison = main.comparison
-                answer, odds = comparison.saving(), comparison.crossing.explain()
-                record = comparison.record
-            still_html = f"<noscript>{self.still}</noscript>" if self.still else ""
-            planner_html = asset("planner.html") + still_html
-            sections.insert(0, Section("planner", "How much data do I need?", planner_html))
-            if len(self.groups) > 1:
-                sections.insert(1, Section("points", "Every point", overview(self.groups)))
-        start_index = list(self.groups).index(main) if main else 0
+        notes = [*self.notes, *crowded]
+        region = '<div class="note" role="group" aria-label="Notes" tabindex="0">'
+        noted = f"{region}{bullets(notes)}</div>" if notes else ""
+        planner = noted if self.opening else f'<h1 class="answer">{_NOTHING}</h1>{noted}'
+        if main is not None:
+            planner = self._planner(main, noted)
+        folded = [*self.sections, Section("method", "Method and limits", asset("method.html"))]
+        levels = slider_levels(self.sure)
         return Template(asset("page.html")).substitute(
             title=escape(self.title),
             kind=escape(self.kind),
-            question=escape(question),
-            answer=escape(answer),
-            odds=escape(odds),
-            record=escape(record),
-            notes=notes_html,
-            links=" ".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections),
-            sections="\n".join(
-                f'<section id="{s.name}" aria-labelledby="{s.name}-title">'
-                f'<h2 id="{s.name}-title">{escape(s.title)}</h2>{s.html}</section>'
-                for s in sections
-            ),
+            body=self.opening + planner + "\n".join(map(_folded, folded)),
             version=__version__,
             style=asset("page.css") + THEME_CSS,
             data=script_json(
-                self.data
-                | {
-                    "start": start_index,
+                {
+                    "groups": curves,
+                    "start": list(self.groups).index(main) if main else 0,
+                    "question": self.question,
                     "opens": self.opens,
-                    "levels": LEVELS,
-                    "templates": TEMPLATES,
-                    "explained": words.LEGEND,
+                    "levels": levels,
+                    "level": levels.index(self.sure),
                 }
             ),
-            table=asset("table.js"),
             view=asset("view.js"),
         )
 
+    def _planner(self, main: Group, notes: str) -> str:
+        """The answer of a group at its first target, as the script shows it too."""
+        # The page opens with the model about which most can be said.
+        compared = main.comparison if self.opens == "ratio" else None
+        first = 0 if compared else main.told.index(max(main.told))
+        plan = main.plans[first]
+        view, advice = plan.forecast, plan.recommend(self.sure)
+        goal = f"{view.metric or view.unit.noun} {words.value(plan.target)}"
+        where = f"{main.name}, {goal}" if len(self.groups) > 1 else goal
+        where += f" ({main.why})" if main.why else ""
+        pair = [plan, *(other for other in main.plans if other is not plan)][:2]
+        question = self.question or words.question(view.model, "{goal}")
+        answer, odds, record = advice.sentence, f"{advice.odds} For {where}.", advice.record
+        others = [_line(other, self.sure) for other in pair[1:]]
+        if compared:
+            answer, odds, record = compared.saving(), compared.crossing.explain(), compared.record
+            others = [_line(other, self.sure) for other in pair]
+        elif main.comparison:
+            others.append(main.comparison.saving())
+        told = {item.forecast.evidence.name: reasons(item, self.sure) for item in pair}
+        # What holds for both models stands once, and without a name.
+        shared = [
+            text for text in told[view.evidence.name] if all(text in x for x in told.values())
+        ]
+        checks = [f"{name}: {x}" for name, texts in told.items() for x in texts if x not in shared]
+        checks += shared
+        rows = (
+            f'<tr class="asked"><th scope="row">{words.value(item.target)}</th>'
+            f"<td>{escape(item.forecast.evidence.name)}</td>"
+            + "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
+            + "</tr>"
+            for item in pair
+            for cells in [sample_cells(item, table_levels(self.sure))]
+        )
+        heads = ["target", "model", *sample_heads(table_levels(self.sure))]
+        return Template(asset("planner.html")).substitute(
+            level="h2" if self.opening else "h1",
+            question=escape(question.replace("{goal}", goal)),
+            answer=escape(answer),
+            odds=escape(odds.strip()),
+            others=_items(others),
+            record=escape(record),
+            notes=notes,
+            reasons=_items(checks),
+            assumed=asset("rehearsal.html" if view.basis == "rehearsal" else "pilot.html"),
+            legend=escape(f"{words.LEGEND[0].upper()}{words.LEGEND[1:]}"),
+            heads="".join(f'<th scope="col">{escape(head)}</th>' for head in heads),
+            rows="".join(rows),
+            every=_overview(self.groups) if len(self.groups) > 1 else "",
+        )
 
-def overview(groups: Sequence[Group]) -> str:
-    """A table of the answers of all groups at their first targets, and the same as sentences."""
-    # Two columns for each model, so that only a few models fit.
-    views = (view for group in groups for view in group.forecasts)
-    names = list(dict.fromkeys(view.evidence.name for view in views))
-    left_out, names = len(names[_COLUMNS:]), names[:_COLUMNS]
-    heads = ["point", "target"]
-    for name in names:
-        heads += [f"{name}, 90% sure", f"{name}, even odds"]
-    heads += ["who needs fewer"] * (len(names) > 1)
+
+def _line(plan: Plan, sure: float) -> str:
+    """The advice on one of several models."""
+    advice, name = plan.recommend(sure), f"{plan.forecast.evidence.name}: "
+    sentence = advice.sentence.removeprefix(name)
+    return " ".join(filter(None, (f"{name}{sentence}", advice.odds)))
+
+
+def _overview(groups: Sequence[Group]) -> str:
+    """The answers of all groups at their first targets; a row opens its group."""
     rows = []
     for group in groups:
-        # Text of each cell, and the number by which its column is sorted.
-        cells: list[tuple[str, float]] = [("\N{EN DASH}", math.inf)] * (len(heads) - 1)
-        link = ""
+        link = escape(group.name)
         if group.forecasts:
-            link = f"#{urlencode({'point': group.name, 'target': group.target}, quote_via=quote)}"
-            cells[0] = words.value(group.target), group.target
-            for plan in group.plans:
-                name = plan.forecast.evidence.name
-                if name in names:
-                    cell = 1 + 2 * names.index(name)
-                    advice = plan.recommend()
-                    # Other advice than a number of samples sorts last.
-                    number = float(advice.n or 0) if advice.action == "collect" else math.inf
-                    cells[cell] = words.short(advice.action, advice.n), number
-                    if advice.even is not None:
-                        cells[cell + 1] = words.count(advice.even), advice.even
-        pair, kinds = group.comparison, ["number"] * len(cells)
-        if pair is not None:
-            low, high = pair.ratio_range or (0.0, math.inf)
-            ends = (low, high) if pair.ratio is None else (pair.ratio, pair.ratio)
-            cells[-1] = pair.saving(), next((end for end in ends if 0 < end < math.inf), math.inf)
-            kinds[-1] = "saving" if pair.likely else "saving unlikely"
-        name = escape(group.name)
-        point_cell = f'<a href="{escape(link)}">{name}</a>' if link else name
-        cells_html = "".join(
-            f'<td class="{kind}" data-value="{key:.6g}">{escape(text)}</td>'
-            for kind, (text, key) in zip(kinds, cells, strict=True)
-        )
-        rows.append(f'<tr><th scope="row">{point_cell}</th>{cells_html}</tr>')
-    header = "".join(
-        f'<th scope="col" aria-sort="none"><button type="button">{escape(head)}</button></th>'
-        for head in heads
-    )
-    caption = "A row opens its point; a heading sorts."
-    if left_out:
-        caption += f" The planner shows {counted(left_out, 'more model')}."
-    sentences = bullets(f"{group.name}: {group.sentence}" for group in groups)
+            state = {"point": group.name, "target": group.target}
+            link = f'<a href="#{escape(urlencode(state, quote_via=quote))}">{link}</a>'
+        rows.append(f'<tr><th scope="row">{link}</th><td>{escape(group.sentence)}</td></tr>')
     return (
-        '<div class="table" role="region" aria-label="Answers at every point" tabindex="0">'
-        '<table id="every">'
-        f"<caption><span>{caption}</span></caption><thead><tr>{header}</tr></thead>"
+        '<h3>Every point</h3><div class="table" role="region" aria-label="Answers at every point" '
+        'tabindex="0"><table id="every"><caption><span>A row opens its point.</span></caption>'
+        '<thead><tr><th scope="col">point</th><th scope="col">answer</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-        f"<details><summary>The same in sentences</summary>{sentences}</details>"
+    )
+
+
+def _folded(section: Section) -> str:
+    return (
+        f'<details class="section" id="{section.name}"><summary><h2>{escape(section.title)}</h2>'
+        f"</summary>{section.html}</details>"
     )
 
 
@@ -209,10 +206,13 @@ def figure_html(
     return f'<figure class="figure">{content}{caption_html}</figure>'
 
 
-def bullets(sentences: Iterable[str], kind: str = "plain") -> str:
-    """HTML list of sentences, of a CSS class."""
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
-    return f'<ul class="{kind}">{items}</ul>'
+def bullets(sentences: Iterable[str]) -> str:
+    """HTML list of sentences."""
+    return f"<ul>{_items(sentences)}</ul>"
+
+
+def _items(sentences: Iterable[str]) -> str:
+    return "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
 
 
 @lru_cache
@@ -231,51 +231,41 @@ def plans_page(
     short: Sequence[Curve] = (),
     trained: Sequence[Trained] = (),
     target: float | None = None,
+    sure: float = SURE,
     kind: str = "korisk plan",
     opens: str = "",
+    question: str = "",
+    facts: Sequence[str] = (),
 ) -> str:
     """Write the page of one forecast or of several in one metric.
 
-    If `opens` is "ratio", the first sentence compares the first two models.
+    If `opens` is "ratio", the first sentence compares the first two models; `facts` are sentences
+    on how it was done.
     """
     if target is not None:
         check_goal(forecasts, target)
     group = Group(title, tuple(forecasts), target, tuple(short), trained=tuple(trained))
-    return groups_page([group], title=title, kind=kind, opens=opens)
+    about: Any = {"kind": kind, "sure": sure, "opens": opens, "question": question}
+    return groups_page([group], title=title, facts=facts, **about)
 
 
 def groups_page(
-    groups: Sequence[Group],
-    *,
-    title: str,
-    kind: str,
-    opens: str = "",
-    sections: Sequence[Section] = (),
+    groups: Sequence[Group], *, title: str, kind: str, facts: Sequence[str] = (), **about: Any
 ) -> str:
     """Write the page of forecasts at one operating point or at several."""
-    data, notes = groups_data(groups)
-    # Figures for browsers without scripts: of one model, of two, or of the first of many.
-    group = groups[0]
-    alt_text = f"Forecast of {', '.join(view.evidence.name for view in group.forecasts[:8])}"
-    if group.comparison is not None and len(group.forecasts) == 2:
-        still = figure_html(comparison_figure(group.comparison), alt_text)
-    else:
-        still = "".join(figure_html(plan_figure(plan), alt_text) for plan in group.plans[:_STILLS])
-    page = Page(
-        title=title,
-        kind=kind,
-        groups=groups,
-        data={"groups": data, "pictures": []},
-        notes=notes,
-        opens=opens,
-        still=still,
-        sections=[
-            *(_evidence(group, str(k or "")) for k, group in enumerate(groups)),
-            *sections,
-            Section("how", "How it is extrapolated", asset("method.html")),
-        ],
+    several = len(groups) > 1
+    table = measured_table(
+        (group.name if several else None, curve)
+        for group in groups
+        for curves in [*((v.curve, v.simulated) for v in group.forecasts), group.short]
+        for curve in curves
+        if curve is not None
     )
-    return page.html()
+    simulated = any(view.simulated for group in groups for view in group.forecasts)
+    heading = "What was simulated" if simulated else "What was measured"
+    sections = [Section("measured", heading, table_html(table))]
+    sections += [Section("took", "How it was done", bullets(facts))] if facts else []
+    return Page(title=title, kind=kind, groups=groups, sections=sections, **about).html()
 
 
 def curves_page(
@@ -285,6 +275,7 @@ def curves_page(
     *,
     title: str,
     target: float | None,
+    sure: float = SURE,
 ) -> str:
     """Write the page of the curves of a table; those with too few sizes are drawn all the same."""
     relatives = related or [()] * len(curves)
@@ -298,20 +289,5 @@ def curves_page(
         short=[curve for curve, *_ in rows if len(curve.sizes) < LEAST_SIZES],
         trained=[about for _, about, _ in long],
         target=target,
+        sure=sure,
     )
-
-
-def _evidence(group: Group, number: str) -> Section:
-    """What was measured or simulated: the means, and what they rest on."""
-    curves = [curve for view in group.forecasts for curve in (view.curve, view.simulated) if curve]
-    rows = []
-    for curve in (*curves, *group.short):
-        means = curve.unit.from_error(curve.means).tolist()
-        for n, seeds, mean in zip(curve.sizes.tolist(), curve.counts.tolist(), means, strict=True):
-            rows.append((curve.name, n, seeds, mean))
-    table = worded("measured", rows, more=[curves[0].metric or curves[0].unit.noun])
-    notes = dict.fromkeys(note for view in group.forecasts for note in view.notes)
-    html = table_html(table) + (f"<h3>What it rests on</h3>{bullets(notes)}" if notes else "")
-    measured = all(view.simulated is None for view in group.forecasts)
-    heading = "What was measured" if measured else "What was simulated"
-    return Section(f"measured{number}", f"{group.name}: {heading}" if number else heading, html)

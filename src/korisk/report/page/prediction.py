@@ -15,29 +15,25 @@ from korisk.prediction.record import (
 )
 from korisk.prediction.study import PointPrediction, Question
 from korisk.report.contents import Contents
-from korisk.report.figures.prediction import prediction_figure
-from korisk.report.page.page import Section, bullets, figure_html, groups_page
-from korisk.report.page.planner import Watch, unwatched
-from korisk.report.tables.table import ReportTable, worded
+from korisk.report.page.page import bullets, groups_page
+from korisk.report.tables.table import worded
 from korisk.report.tables.text import html as table_html
 
-TITLE = "Predicted before training"
 _OF_IMAGES = ("population", "images", "ellipses")  # a prediction may use other images
-_WORDS = "Predicted curves with their 90% bands, and measured errors, over training samples"
 
 
-def prediction_section(contents: Contents, watch: Watch = unwatched) -> tuple[Section, list[str]]:
-    """The section, empty if nothing was predicted, and notes on predictions left out."""
+def prediction_section(contents: Contents) -> tuple[str, list[str]]:
+    """HTML, empty if nothing was predicted, and notes on predictions left out."""
     file = contents.store.parent / NAME
     if not file.is_file():
-        return Section("predicted", TITLE, ""), []
+        return "", []
     try:
         record = read_prediction(file)
     except KoriskError as error:
         raise KoriskError(f"{error}, or remove it to report without a prediction") from None
     points = {point.name: point for point in contents.points}
-    html, notes = "", []
     results: list[Outcome] = []
+    notes, origins = [], []
     for entry in record.points:
         point = points.get(entry.point)
         problem = point.spec.get("problem") if point else None
@@ -52,23 +48,15 @@ def prediction_section(contents: Contents, watch: Watch = unwatched) -> tuple[Se
             reason = "is no point of this study with the same problem and the same ReLU"
             notes.append(f"{NAME}: {entry.point} {reason}.")
             continue
-        watch(f"prediction of {entry.point}")
-        curves = measured_curves(point.cells)
-        caption = f"{entry.point}: {_WORDS.lower()}; from {entry.images}."
-        narrow = prediction_figure(entry, curves, narrow=True)
-        html += figure_html(prediction_figure(entry, curves), _WORDS, caption, narrow=narrow)
-        results += outcomes(entry, curves)
-    if results:
-        html += bullets(outcome_sentences(results)) + table_html(outcomes_table(results))
-    return Section("predicted", TITLE, html), notes
-
-
-def outcomes_table(results: Sequence[Outcome]) -> ReportTable:
-    """Table of every predicted error beside the measured one."""
+        origins.append(f"{entry.point}: predicted from {entry.images}.")
+        results += outcomes(entry, measured_curves(point.cells))
+    if not results:
+        return "", notes
     rows = [
         (e.point, e.model, e.n, e.predicted, e.lower, e.upper, e.measured, e.ratio) for e in results
     ]
-    return worded("predicted", rows)
+    html = bullets([*origins, *outcome_sentences(results)])
+    return html + table_html(worded("predicted", rows)), notes
 
 
 # --- The page of a rehearsal ---------------------------------------------------------------------
@@ -81,6 +69,5 @@ def rehearsal_page(points: Sequence[PointPrediction], question: Question, *, tit
         Group(point.name, point.forecasts, point.targets[0] if goal is None else goal)
         for point in points
     ]
-    basis = [sentence.strip() for point in points for sentence in point_sentences(point)]
-    notes = Section("took", "How it was rehearsed", bullets(basis))
-    return groups_page(groups, title=title, kind="korisk rehearse", sections=[notes])
+    facts = [sentence.strip() for point in points for sentence in point_sentences(point)]
+    return groups_page(groups, title=title, kind="korisk rehearse", sure=question.sure, facts=facts)

@@ -1,30 +1,25 @@
 """Page of a study: from the contents of its store to one HTML file."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Iterator
 from html import escape
 
 from korisk._group import grouped
-from korisk._json import JsonMapping
 from korisk.planning.targets import Group, with_valid_targets
-from korisk.report.contents import Contents, refuse_an_empty_one
+from korisk.report.contents import SUPPLEMENTS, Contents, refuse_an_empty_one
 from korisk.report.figures.study import page_figures
-from korisk.report.page.page import LARGEST, Page, Section, asset, figure_html
-from korisk.report.page.pictures import framed
-from korisk.report.page.planner import Watch, groups_data, unwatched
+from korisk.report.page.page import Page, Section, bullets, figure_html
+from korisk.report.page.planner import Watch, unwatched
 from korisk.report.page.prediction import prediction_section
 from korisk.report.tables.tables import study_tables
 from korisk.report.tables.text import html as table_html
 from korisk.texts import counted
 
-_SPARE = 200_000  # bytes that are kept free
-_MOST_ROWS = 400  # of a table in a page
 # Alternative texts of figures, by the first word of their names.
 _WORDS = {
     "sample": "Errors over training samples at every point",
-    "two": "The two factors of Proposition 1, their product and the ratio of N, against the target",
     "layers": "Amplification of every layer by three bounds, and its part of the bound",
-    "weights": "Learned weights against the analytic ones, over views and detector bins",
+    "reconstructions": "Test images, and their reconstructions and errors by every model",
 }
 
 
@@ -57,62 +52,45 @@ def study_page(
         If no cell is finished, or no point covers the target.
     """
     refuse_an_empty_one(contents)
-    crossings = contents.crossings
-    points = [point for point in contents.points if point.curves]
-    every = [
-        Group.of_curves(
-            p.name,
-            p.curves,
-            requested=target,
-            crossing=crossings.get(p.name),
-            complete=p.complete,
-        )
-        for p in points
-    ]
-    groups, refused = with_valid_targets(every)
-    curves, crowded = groups_data(groups, watch=watch)
-    figures = tables = ""  # HTML
+    groups, refused = with_valid_targets(
+        [
+            Group.of_curves(point.name, point.curves, requested=target, complete=point.complete)
+            for point in contents.points
+            if point.curves
+        ]
+    )
+    watch("tables")
+    tables = {table.name: table for table in study_tables(contents)}
+    opening = ""
+    for supplement in SUPPLEMENTS:
+        question, sentences, names = supplement.opening(contents)
+        if sentences:
+            shown = "".join(table_html(tables.pop(name)) for name in names if name in tables)
+            opening = (
+                f'<section id="opening"><p class="question">{escape(question)}</p>'
+                f'<h1 class="answer">{escape(sentences[0])}</h1>{bullets(sentences[1:])}'
+                f"<h2>Its tables beside ours</h2>{shown}</section>"
+            )
+    predicted, unseen = prediction_section(contents)
+    figures = ""
     for name, wide, narrow in page_figures(contents):
         watch(name)
         alt_text = _WORDS.get(name.partition("_")[0], name)
         figures += figure_html(wide, alt_text, f"{alt_text}.", narrow=narrow)
-    watch("tables")
-    for table in study_tables(contents):
-        shortened = replace(table, rows=table.rows[:_MOST_ROWS])
-        state = "" if table.name == "cells" else " open"
-        html = f"<details{state}><summary>{escape(table.title)}</summary>{table_html(shortened)}"
-        if len(table.rows) > _MOST_ROWS:
-            limit = f"The first {_MOST_ROWS:,} of {len(table.rows):,}"
-            html += f"<p>{limit}; korisk export has all.</p>"
-        tables += f"{html}</details>"
-    predicted, unseen = prediction_section(contents, watch)
     sections = [
-        predicted,
+        Section("predicted", "Predicted before training", predicted),
         Section("figures", "Figures", figures),
-        Section("tables", "Tables", tables),
+        Section("tables", "Tables", "".join(map(table_html, tables.values()))),
         Section("how", "How it was measured", _how(contents)),
     ]
-    page = Page(
+    return Page(
         title=contents.name,
         kind="korisk report of a study",
         groups=groups,
-        data={"groups": curves, "pictures": []},
-        notes=[*_missing(contents), *refused, *crowded, *unseen],
+        notes=[*_missing(contents), *refused, *unseen],
+        opening=opening,
         sections=[section for section in sections if section.html],
-    )
-    pictured = [(p.name, p.pictures) for p in contents.points if p.pictures and p.pictures.images]
-    if pictured:
-        watch("pictures")
-        # Pictures get the bytes that the rest of the page leaves.
-        space = max(LARGEST - _SPARE - len(page.html().encode()), 0)
-        frames, dropped = framed(pictured, most=space)
-        note = f"There is no space for the pictures of {', '.join(dropped)}."
-        page = replace(page, notes=[*page.notes, *([note] if dropped else [])])
-        if frames:
-            viewer = Section("pictures", "Reconstructions", asset("pictures.html"))
-            data = page.data | {"pictures": frames}
-            page = replace(page, data=data, sections=[viewer, *page.sections])
-    return page.html()
+    ).html(watch)
 
 
 def _missing(contents: Contents) -> Iterator[str]:
@@ -146,25 +124,12 @@ def _how(contents: Contents) -> str:
         pairs = [pair for cell in cells for pair in getattr(cell.usage, field).items()]
         by_name = grouped((str(name), str(value)) for name, value in pairs if name != "korisk")
         facts += [(name, ", ".join(sorted(set(values)))) for name, values in by_name.items()]
-    html = _definitions(facts)
+    rows = "".join(f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd></div>" for a, b in facts)
+    html = f'<dl class="facts">{rows}</dl>'
     for point in contents.points:
-        seeds = ", ".join(str(cell.task.seed) for cell in point.cells)
-        pairs = [("metric", point.metric), ("seeds", seeds), *_flat(point.spec)]
+        seeds = [cell.task.seed for cell in point.cells]
+        spec = {"metric": point.metric, "seeds": seeds, **point.spec}
+        settings = escape(json.dumps(spec, indent=1, default=str, ensure_ascii=False))
         summary = f"<summary>{escape(point.name)}: what was run</summary>"
-        html += f"<details>{summary}{_definitions(pairs)}</details>"
-    return f"{html}<h3>How it is extrapolated</h3>{asset('method.html')}"
-
-
-def _definitions(pairs: Sequence[tuple[str, str]]) -> str:
-    inner = "".join(f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd></div>" for a, b in pairs)
-    return f'<dl class="facts">{inner}</dl>'
-
-
-def _flat(content: JsonMapping, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Flatten nested settings to names such as problem.side."""
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        elif value is not None:
-            values = value if isinstance(value, list) else [value]
-            yield f"{prefix}{name}", ", ".join(map(str, values))
+        html += f"<details>{summary}<pre>{settings}</pre></details>"
+    return html

@@ -85,6 +85,7 @@ def html(table: ReportTable) -> str:
         lines.append(f'<tr><th scope="row"{kinds[0]}>{row[0]}</th>{cells}</tr>')
     body = "\n".join(lines)
     return (
+        f"<h3>{title}</h3>"
         f'<div class="table{" long" if len(rows) > LONG else ""}" role="region" '
         f'aria-label="{title}" tabindex="0">\n<table>\n'
         f"<caption><span>{caption}</span></caption>\n<thead>\n<tr>{header}</tr>\n</thead>\n"

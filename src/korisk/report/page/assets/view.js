@@ -1,10 +1,8 @@
-/* What the page shows: controls, answers, chart, pictures. The answers are table.js's. */
+/* What the page shows: Python's answer to each stop of the sliders, looked up, and its chart. */
 (function () {
   "use strict";
 
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { Table, place, general, value, chance, times, count, level, fill: filled } = window.koriskTable;
-  const about = (x) => general(x, 3); // of what is interpolated
   const SIGNS = "●■◆▲▼"; // of models, and the same to be drawn
   const SHAPES = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-4-4h8v8h-8", "M0-6L6 0 0 6-6 0", "M0-5L5 4H-5", "M0 5L5-4H-5"];
   const CROSS = "M-4-4L4 4M-4 4L4-4"; // of curves that are too short to plan
@@ -12,42 +10,34 @@
   const QUIET = 600; // milliseconds until an answer is spoken,
   const SETTLED = 150; // and until it is in the address
   const REACHES = [16, 64, 256, 1024, Infinity]; // times the pilot: where the chart ends, the first that fits
-  const SURE = 0.9; // the level with which a page opens
   const HATCHES = [45, -45, 0, 90, 20, -20, 70, -70]; // degrees, of the bands of forecasts
   const MANTISSAS = [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1, 3], [1]]; // of ticks, densest first
+  const ROWS = 2; // of the table: round targets on either side of the one that is asked about
 
   const get = (id) => document.getElementById(id);
   const on = (id, event, act) => get(id).addEventListener(event, act);
 
-  // `count` is the N that was typed, `hover` the one under the pointer.
-  const state = { group: data.start, model: 0, other: -1, target: NaN, sure: SURE, count: null, hover: null };
-  const plans = { own: null, other: null };
-  const opened = new Map(); // tables, opened when first asked for
+  // Indices of the group, of two models, of a target and of a level; and the N that is read off.
+  const state = { group: data.start, model: 0, other: -1, stop: 0, level: data.level, n: null };
 
   // --- Small helpers ---------------------------------------------------------------------------
 
-  function element(name, text, attributes, made = document.createElement(name)) {
-    if (text !== undefined && text !== null) made.textContent = text;
-    for (const [key, content] of Object.entries(attributes || {})) made.setAttribute(key, content);
-    return made;
+  function element(name, text, attributes, node = document.createElement(name)) {
+    if (text !== undefined && text !== null) node.textContent = text;
+    for (const [key, content] of Object.entries(attributes || {})) node.setAttribute(key, content);
+    return node;
   }
 
   const drawn = (name, attributes, text) =>
     element(name, text, attributes, document.createElementNS("http://www.w3.org/2000/svg", name));
 
-  function fill(select, names, chosen) {
-    const option = ([key, text]) => element("option", text, { value: String(key) });
-    select.replaceChildren(...names.map(option));
-    select.value = String(chosen);
-  }
+  const count = (n) => (n === null ? "∞" : Math.round(n).toLocaleString("en"));
+  const about = (x) => (x === null ? "–" : String(Number(x.toPrecision(3)))); // of what is only drawn
+  const chance = (p) => (p < 0.01 ? "below 1%" : p > 0.99 ? "above 99%" : `${Math.round(100 * p)}%`);
 
-  function facts(list, pairs) {
-    const rows = pairs.filter(([, text]) => text).map(([name, text]) => {
-      const row = element("div");
-      row.append(element("dt", name), element("dd", text));
-      return row;
-    });
-    list.replaceChildren(...rows);
+  function fill(select, names, chosen) {
+    select.replaceChildren(...names.map(([key, text]) => element("option", text, { value: String(key) })));
+    select.value = String(chosen);
   }
 
   function tell(id, text) {
@@ -69,121 +59,116 @@
     // A comma alone is a decimal one; with three digits behind each, it groups them.
     const grouped = /^\d{1,3}(,\d{3})+(\.\d*)?$/.test(plain) && !/^0,/.test(plain);
     const dotted = grouped ? plain.replace(/,/g, "") : plain.replace(",", ".");
-    const decimal = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
-    return decimal.test(dotted) ? Number(dotted) : NaN;
+    return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(dotted) ? Number(dotted) : NaN;
   }
 
-  // --- What is asked ---------------------------------------------------------------------------
+  /* The index and the share of the way to the next at which x lies among ascending values. */
+  function place(ascending, x) {
+    let low = 0, high = ascending.length - 1;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (ascending[middle] <= x) low = middle;
+      else high = middle;
+    }
+    const wide = ascending[high] - ascending[low];
+    const share = wide > 0 ? (x - ascending[low]) / wide : Number(x >= ascending[low]);
+    return [low, Math.min(Math.max(share, 0), 1)];
+  }
+
+  // --- What is asked, and the answer -----------------------------------------------------------
 
   const group = () => data.groups[state.group];
   const model = (at) => group().models[at];
   const names = () => group().models.map((each, at) => [at, each.name]);
-  const quantity = () => model(0).planner.metric || model(0).planner.unit.noun;
-  const logarithmic = () => model(0).planner.unit.logarithmic;
+  const planned = () => data.groups.flatMap((each, at) => (each.models.length ? [[at, each.name]] : []));
+  const goal = (stop = state.stop) => `${group().quantity} ${group().texts[stop]}`;
+  const levelText = () => `${Number((100 * data.levels[state.level]).toPrecision(4))}%`;
+  const answerOf = (at, stop = state.stop) => model(at).answers[stop];
+  const said = (at, answer) => model(at).texts[answer];
 
-  function table(at) {
-    const key = `${state.group}/${at}`;
-    if (!opened.has(key)) opened.set(key, new Table(model(at).planner, data.templates));
-    return opened.get(key);
+  /* The models that are asked about, with the answer and what is said at the level. */
+  const asked = () =>
+    [state.model, state.other].filter((at) => at >= 0).map((at) => {
+      const answer = answerOf(at);
+      return { at, answer, now: answer.at[state.level] };
+    });
+
+  /* The stop for a target: its own, or the next harder one; -1 beyond both ends, NaN without one. */
+  function stopFor(target) {
+    const { targets } = group();
+    const rising = targets.at(-1) > targets[0];
+    const easier = (a, b) => (rising ? a < b : a > b);
+    if (Number.isNaN(target) || easier(target, targets[0])) return -1;
+    return targets.findIndex((each) => !easier(each, target));
   }
 
-  const levels = () => table(state.model).levels;
-  const indexOf = (name) => group().models.findIndex((each) => each.name === name);
-
-  /* The slider stops at targets of the table, whose answers are exact. */
-  const stops = () => table(state.model).stops.map((at) => table(state.model).targets[at]);
-
-  function positionOf(target) {
-    const depth = (each) => Math.log(table(state.model).unit.toError(each));
-    const away = stops().map((each) => Math.abs(depth(each) - depth(target)));
-    return Math.max(away.indexOf(Math.min(...away)), 0);
-  }
-
-  function choose(at, asked, other = -1) {
+  function choose(at, first, other = -1) {
     state.group = at;
-    asked ??= data.opens === "ratio" ? 0 : group().model;
     const all = names();
-    state.model = Math.min(asked, all.length - 1);
+    state.model = Math.min(first ?? (data.opens === "ratio" ? 0 : group().model), all.length - 1);
     const rest = all.filter(([each]) => each !== state.model);
     [state.other] = rest.find(([each]) => each === other) || rest[0] || [-1];
     get("point").value = String(at);
     fill(get("model"), all, state.model);
     fill(get("other"), rest, state.other);
-    get("other-field").hidden = all.length < 2;
+    for (const id of ["model-field", "other-field"]) get(id).hidden = all.length < 2;
     get("all-field").hidden = all.length <= 2;
-    get("target-label").textContent = `Target (${quantity()})`;
-    get("error-head").textContent = quantity();
-    get("slider").max = String(stops().length - 1);
-    get("easy").textContent = `easier: ${value(stops()[0])}`;
-    get("hard").textContent = `harder: ${value(stops().at(-1))}`;
-    get("sure").max = String(levels().length - 1);
-    get("legend").textContent = `${group().legend} ${data.explained[0].toUpperCase()}${data.explained.slice(1)}.`;
-    const scene = data.pictures.findIndex((each) => each.point === group().name);
-    if (scene >= 0) showScene(scene);
+    get("target-label").textContent = `Target (${group().quantity})`;
+    get("error-head").textContent = group().quantity;
+    get("slider").max = String(group().targets.length - 1);
+    get("easy").textContent = `easier: ${group().texts[0]}`;
+    get("hard").textContent = `harder: ${group().texts.at(-1)}`;
+    get("sure").max = String(data.levels.length - 1);
+    get("legend").textContent = group().legend;
   }
 
-  /* A target that has no answer leaves the last answer where it is, and says so. */
-  function ask(target, { text = null, said = "" } = {}) {
-    const refusal = Number.isNaN(target)
-      ? `${text ? `“${text}” is no number` : "The target is empty"}; type one, such as ${value(group().target)}.`
-      : table(state.model).refusal(target);
-    get("target").setAttribute("aria-invalid", String(Boolean(refusal)));
-    if (!refusal) {
-      state.target = target;
-      if (text === null) get("target").value = String(target);
+  /* A target that has no answer leaves the last one where it is, and says so. */
+  function ask(text) {
+    const target = typeof text === "number" ? text : parsed(text);
+    const stop = stopFor(target);
+    const [easiest, hardest] = [group().texts[0], group().texts.at(-1)];
+    let note = "";
+    if (stop < 0) {
+      note = Number.isNaN(target) ? `“${text}” is no number.` : `This page answers targets from ${easiest} to ${hardest}; ask korisk plan for others.`;
+      note += ` The answer is still that to ${group().texts[state.stop]}.`;
+    } else {
+      state.stop = stop;
+      if (target !== group().targets[stop]) note = `The next harder target answered here is ${group().texts[stop]}.`;
     }
-    get("slider").value = String(positionOf(state.target));
-    get("slider").setAttribute("aria-valuetext", `${quantity()} ${value(state.target)}`);
-    const kept = `The answer is still that to ${value(state.target)}.`;
-    tell("refusal", said || (refusal && `${refusal} ${kept}`));
+    get("target").setAttribute("aria-invalid", String(stop < 0));
+    tell("refusal", note);
     answer();
+    return note;
   }
 
-  /* Another model: the same target if it has an answer there, else the nearest stop. */
-  function askAgain(why = []) {
-    const refusal = table(state.model).refusal(state.target);
-    const nearest = stops()[positionOf(state.target)];
-    if (refusal) why.push(`${model(state.model).name}: ${refusal} Here is ${value(nearest)}.`);
-    ask(refusal ? nearest : state.target, { said: why.join(" ") });
+  function typed(target) {
+    get("target").value = String(target);
+    return ask(target);
   }
 
   /* Another point: model, target and level stay, and what cannot is said. */
-  function move(at) {
-    const [own, other] = [state.model, state.other].map((each) => (each < 0 ? "" : model(each).name));
-    const measured = quantity();
-    choose(at);
-    if (indexOf(own) >= 0) choose(at, indexOf(own), indexOf(other));
-    state.count = null;
-    const why = indexOf(own) < 0 ? [`${group().name} has no ${own}; shown is ${model(state.model).name}.`] : [];
-    if (quantity() !== measured) {
-      why.push(`${group().name} is measured in ${quantity()}, so its target is another.`);
-      state.target = group().target;
-    }
-    askAgain(why);
+  function move(at, why = []) {
+    const before = group();
+    const target = before.targets[state.stop];
+    const own = model(state.model).name, other = model(state.other)?.name;
+    const find = (name) => data.groups[at].models.findIndex((each) => each.name === name);
+    choose(at, find(own) < 0 ? undefined : find(own), find(other));
+    state.n = null;
+    if (find(own) < 0) why.push(`${group().name} has no ${own}; shown is ${model(state.model).name}.`);
+    const same = group().quantity === before.quantity;
+    if (!same) why.push(`${group().name} is measured in ${group().quantity}, so its target is another.`);
+    const fits = same && stopFor(target) >= 0;
+    if (same && !fits) why.push(`${group().name} has no answer for ${target}.`);
+    const note = typed(fits ? target : group().targets[group().start]);
+    tell("refusal", [...why, note].filter(Boolean).join(" "));
   }
-
-  function setSure(sure) {
-    state.sure = sure;
-    answer();
-  }
-
-  // --- The address -----------------------------------------------------------------------------
 
   let writing = 0;
 
   function writeAddress() {
-    const { theme } = document.documentElement.dataset;
-    const told = {
-      point: group().name,
-      model: model(state.model).name,
-      with: state.other < 0 ? "" : model(state.other).name,
-      target: String(state.target),
-      sure: state.sure === SURE ? "" : String(state.sure),
-      n: state.count === null ? "" : String(state.count),
-      cost: get("cost").value,
-      theme: theme || "",
-    };
-    const kept = Object.entries(told).filter(([, text]) => text !== "");
+    const told = { point: group().name, model: model(state.model).name, with: model(state.other)?.name };
+    Object.assign(told, { target: group().targets[state.stop], sure: data.levels[state.level] });
+    const kept = Object.entries(told).filter(([, text]) => text !== undefined);
     clearTimeout(writing);
     writing = setTimeout(() => {
       try {
@@ -196,182 +181,112 @@
 
   /* Whether the address tells a state. What it asks for and is not here is said. */
   function readAddress() {
-    const asked = new URLSearchParams(location.hash.slice(1));
+    const address = new URLSearchParams(location.hash.slice(1));
     if (!location.hash.includes("=")) return false;
     const unknown = [];
     const find = (name, among) => {
-      if (!asked.has(name)) return undefined;
-      const [found] = among.find(([, each]) => each === asked.get(name)) || [];
-      if (found === undefined) unknown.push(`${name} “${asked.get(name)}”`);
+      if (!address.has(name)) return undefined;
+      const [found] = among.find(([, each]) => String(each) === address.get(name)) || [];
+      if (found === undefined) unknown.push(`${name} “${address.get(name)}”`);
       return found;
     };
-    const before = { ...state };
-    const [own, other] = Number.isNaN(state.target) ? [] : [state.model, state.other].map((each) => model(each)?.name);
-    state.group = find("point", planned()) ?? state.group;
-    const stays = (name) => (indexOf(name) < 0 ? undefined : indexOf(name)); // the same at another point
-    choose(state.group, find("model", names()) ?? stays(own), find("with", names()) ?? stays(other));
-    const refused = (target) => Boolean(table(state.model).refusal(target));
-    state.target = refused(before.target) ? group().target : before.target;
-    if (asked.has("target")) {
-      const target = parsed(asked.get("target"));
-      if (refused(target)) unknown.push(`target “${asked.get("target")}”`);
-      else state.target = target;
-    }
-    if (asked.has("sure")) {
-      const sure = parsed(asked.get("sure"));
-      if (levels().includes(sure)) state.sure = sure;
-      else unknown.push(`chance “${asked.get("sure")}”`);
-    }
-    for (const [name, id] of [["n", "count"], ["cost", "cost"]]) {
-      if (asked.has(name)) get(id).value = asked.get(name);
-    }
-    readCount();
-    const theme = asked.get("theme");
-    if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
-    const said = unknown.length ? `The address asks for ${unknown.join(" and ")}, which this page does not have.` : "";
-    ask(state.target, { said });
+    const before = asked().map(({ at }) => model(at).name);
+    const at = find("point", planned()) ?? state.group;
+    if (at !== state.group) state.stop = data.groups[at].start;
+    const among = data.groups[at].models.map((each, index) => [index, each.name]);
+    const stays = (name) => among.find(([, each]) => each === name)?.[0]; // the same at another point
+    choose(at, find("model", among) ?? stays(before[0]), find("with", among) ?? stays(before[1]));
+    state.level = find("sure", data.levels.map((each, index) => [index, each])) ?? state.level;
+    const wanted = address.get("target");
+    const note = wanted === null || stopFor(parsed(wanted)) >= 0 ? "" : `target “${wanted}”`;
+    const missing = [...unknown, note].filter(Boolean).join(" and ");
+    const next = typed(wanted === null || note ? group().targets[state.stop] : parsed(wanted));
+    tell("refusal", missing ? `The address asks for ${missing}, which this page does not have.` : next);
     return true;
   }
 
-  // --- Answers ---------------------------------------------------------------------------------
-
   let speaking = 0;
 
-  const tableOf = (plan) => table(plan === plans.other ? state.other : state.model);
-  const odds = (plan) => tableOf(plan).odds(plan);
-
+  /* Everything that changes with the question. A screen reader speaks when the sliders rest. */
   function answer() {
-    const cost = parsed(get("cost").value);
-    const priced = cost > 0 && Number.isFinite(cost);
-    const bad = get("cost").value.trim() !== "" && !priced;
-    get("cost").setAttribute("aria-invalid", String(bad));
-    tell("cost-note", bad ? "The cost of a sample is a plain number, such as 12.50." : "");
-    const planOf = (at) => table(at).plan(state.target, state.sure, priced ? cost : null);
-    plans.own = planOf(state.model);
-    plans.other = null;
-    let refusal = "";
-    if (state.other >= 0) {
-      const { unit, targets } = table(state.other);
-      const easier = unit.toError(state.target) > unit.toError(targets[0]);
-      refusal = easier ? "" : table(state.other).refusal(state.target);
-      if (!refusal) plans.other = planOf(state.other);
-    }
-    get("sure").value = String(levels().indexOf(state.sure));
-    get("sure").setAttribute("aria-valuetext", `${level(state.sure)} sure`);
-    get("sure-text").textContent = `${level(state.sure)} sure`;
-    showHeadline(refusal);
-    showAnswers();
-    showVersus();
+    get("slider").value = String(state.stop);
+    get("slider").setAttribute("aria-valuetext", goal());
+    get("sure").value = String(state.level);
+    get("sure-text").textContent = `${levelText()} sure`;
+    get("sure").setAttribute("aria-valuetext", `${levelText()} sure`);
+    const [own, other] = asked();
+    const saving = other && pairSaving();
+    const ratio = data.opens === "ratio" && saving;
+    const point = planned().length > 1 ? `${group().name}, ` : "";
+    const why = state.stop === group().start && group().why ? ` (${group().why})` : "";
+    get("advice").setAttribute("aria-busy", "true");
+    get("question").textContent = (data.question || model(own.at).question).replace("{goal}", goal());
+    get("headline").textContent = ratio ? saving.words : said(own.at, own.now.sentence);
+    get("headline").classList.toggle("unlikely", Boolean(ratio) && !saving.likely);
+    get("headline").dataset.n = own.now.n ?? "";
+    get("headline").dataset.action = own.now.action;
+    get("odds").textContent = ratio ? pair().crossover : `${said(own.at, own.answer.odds)} For ${point}${goal()}${why}.`.trim();
+    get("record").textContent = ratio ? saving.record : said(own.at, own.now.record);
+    get("others").replaceChildren(...(ratio ? asked() : other ? [other] : []).map((each) => {
+      const item = named(element("li"), each.at, ": ");
+      const sentence = said(each.at, each.now.sentence), start = `${model(each.at).name}: `;
+      item.append(sentence.startsWith(start) ? sentence.slice(start.length) : sentence, ` ${said(each.at, each.answer.odds)}`);
+      return item;
+    }), ...(!ratio && saving ? [element("li", saving.words, { class: saving.likely ? "" : "unlikely" })] : []));
+    clearTimeout(speaking);
+    speaking = setTimeout(() => get("advice").removeAttribute("aria-busy"), QUIET);
+    // What holds for both models stands once, and without a name.
+    const told = asked().map(({ at, now }) => now.reasons.map((each) => said(at, each)));
+    const shared = told[0].filter((reason) => !other || told[1].includes(reason));
+    const reasons = asked().flatMap(({ at }, row) =>
+      told[row].filter((reason) => !shared.includes(reason)).map((reason) => `${model(at).name}: ${reason}`));
+    get("reasons").replaceChildren(...[...reasons, ...shared].map((reason) => element("li", reason)));
+    showNumbers();
     draw();
   }
 
-  /* The advice, which a screen reader speaks when the sliders rest. */
-  function showHeadline(refusal) {
-    const point = planned().length > 1 ? `${group().name}, ` : "";
-    const why = state.target === group().target && group().why ? ` (${group().why})` : "";
-    const where = `For ${point}${quantity()} ${value(state.target)}${why}.`;
-    const saving = pairSaving();
-    const compared = data.opens === "ratio" && saving;
-    get("advice").setAttribute("aria-busy", "true");
-    get("headline").textContent = compared ? saving.words : plans.own.advice.sentence;
-    get("headline").classList.toggle("unlikely", Boolean(compared) && !saving.likely);
-    get("headline").dataset.value = plans.own.n === null ? "" : String(plans.own.n);
-    get("headline").dataset.action = plans.own.advice.action;
-    get("odds").textContent = compared ? pair().crossover : `${odds(plans.own)} ${where}`.trim();
-    get("record").textContent = compared ? pair().record : table(state.model).held(plans.own);
-    get("question").textContent = table(state.model).question(`${quantity()} ${value(state.target)}`);
-    const line = compared ? "" : saving ? saving.words : refusal;
-    get("ratio").textContent = line;
-    get("ratio").classList.toggle("unlikely", Boolean(saving) && !saving.likely);
-    clearTimeout(speaking);
-    speaking = setTimeout(() => get("advice").removeAttribute("aria-busy"), QUIET);
-  }
-
-  /* Advice with its odds; in the details the same numbers as a table, and all reasons. */
-  function showAnswers() {
-    const told = answers();
-    const shown = [...new Set([...data.levels, state.sure])].sort();
-    const line = ([plan, at]) => {
-      const row = element("p");
-      const { sentence } = plan.advice;
-      const own = `${table(at).model}: `;
-      row.append(named(element("strong"), at), ` ${sentence.startsWith(own) ? sentence.slice(own.length) : sentence}`);
-      row.append(element("span", odds(plan), { class: "caption" }));
-      return row;
-    };
-    get("bars").replaceChildren(...told.map(line));
-    const between = told.filter(([plan]) => plan.interpolated).map(([plan, at]) =>
-      `${model(at).name}: interpolated between the answers to ${plan.interpolated.map(value).join(" and ")}.`);
-    get("about").textContent = between.join(" ");
-    const name = told.length > 1 ? (at) => `${model(at).name}: ` : () => "";
-    get("reasons").replaceChildren(
-      ...told.flatMap(([plan, at]) => plan.reasons.map((reason) => element("li", name(at) + reason))),
-    );
-    const heads = ["model", ...table(state.model).heads(shown)].map((text) => element("th", text, { scope: "col" }));
-    get("samples").tHead.rows[0].replaceChildren(...heads);
-    get("samples").tBodies[0].replaceChildren(...told.map(([plan, at]) => {
-      const row = element("tr");
-      row.append(named(element("th", null, { scope: "row" }), at));
-      row.append(...table(at).cells(plan, shown).map((text) => element("td", text)));
-      return row;
-    }));
-  }
-
-  function showVersus() {
-    get("versus").hidden = state.other < 0;
-    if (state.other < 0) return;
-    const [first, second, plan] = [model(state.model), model(state.other), plans.other];
-    get("versus").dataset.value = plan && plan.n !== null ? String(plan.n) : "";
-    get("versus-title").textContent = `${first.name} against ${second.name}`;
-    facts(get("versus-facts"), [
-      ["Two factors, the paper's lines", plan && factors(first.line, second.line)],
-      ["Crossover", pair().crossover || "not computed here: ask korisk compare"],
-    ]);
-  }
-
-  /* What Python computed of the two models that are asked about. */
+  /* What Python computed of the two models, at the nearest target that was compared. */
   const pair = () =>
     group().pairs.find((each) =>
       [each.first, each.second].every((at) => at === state.model || at === state.other),
     ) || {};
 
-  /* Which of the two needs how many times fewer samples, at the nearest target that was compared. */
   function pairSaving() {
-    const { targets, savings, likely } = pair();
-    if (!targets || !plans.other) return null;
-    const depth = (each) => Math.log(table(state.model).unit.toError(each));
-    const away = targets.map((each) => Math.abs(depth(each) - depth(state.target)));
+    const { stops, savings, likely, records } = pair();
+    if (!stops) return null;
+    const away = stops.map((stop) => Math.abs(stop - state.stop));
     const at = away.indexOf(Math.min(...away));
-    return { words: savings[at], likely: likely[at] };
+    return { words: savings[at], likely: likely[at], record: records[at] };
   }
 
-  /* Proposition 1, for lines floor + slope log N / N. */
-  function factors(known, dense) {
-    const goal = table(state.model).unit.toError(state.target);
-    const { "": text, unknown } = data.templates.factors;
-    if (!known?.slope || !dense?.slope || goal <= Math.max(known.floor, dense.floor)) return unknown;
-    const [structural, budget] = [dense.slope / known.slope, (goal - known.floor) / (goal - dense.floor)];
-    const numbers = { structural, budget, product: structural * budget };
-    return filled(text, Object.fromEntries(Object.entries(numbers).map(([name, x]) => [name, times(x)])));
+  /* The numbers of samples at the target, and at round ones on both sides. */
+  function showNumbers() {
+    const { round } = group();
+    const [easier, harder] = [round.filter((at) => at < state.stop), round.filter((at) => at > state.stop)];
+    const stops = [...easier.slice(-ROWS), state.stop, ...harder.slice(0, ROWS)];
+    get("samples").tBodies[0].replaceChildren(...stops.flatMap((stop) => asked().map(({ at }) => {
+      const row = element("tr", null, stop === state.stop ? { class: "asked" } : {});
+      row.append(element("th", group().texts[stop], { scope: "row" }), named(element("td"), at));
+      row.append(...answerOf(at, stop).cells.map((text) => element("td", text, { class: "number" })));
+      return row;
+    })));
   }
 
   // --- The chart -------------------------------------------------------------------------------
 
   const colour = (at) => `var(--series-${at % 8})`; // as many as the style has
-  const span = (at) => [table(at).first, table(at).horizon];
 
   /* A model's name behind its sign. */
-  function named(box, at) {
+  function named(box, at, end = "") {
     const sign = element("span", SIGNS[at % SIGNS.length], { "aria-hidden": "true" });
     sign.style.color = colour(at);
-    box.append(sign, ` ${model(at).name}`);
+    box.append(sign, ` ${model(at).name}${end}`);
     return box;
   }
 
   function shown() {
     const all = [...group().models.keys()];
-    if (all.length <= 2 || get("all").checked) return all;
-    return all.filter((at) => at === state.model || at === state.other);
+    return all.length <= 2 || get("all").checked ? all : asked().map(({ at }) => at);
   }
 
   /* A model's forecast at N, or an end of its band: in straight lines of the chart. */
@@ -379,7 +294,19 @@
     const { track } = model(at);
     const [index, share] = place(track.n.map(Math.log), Math.log(n));
     const [a, b] = track[name].slice(index, index + 2);
-    return logarithmic() ? a ** (1 - share) * b ** share : (1 - share) * a + share * b;
+    return group().logarithmic ? a ** (1 - share) * b ** share : (1 - share) * a + share * b;
+  }
+
+  /* The N of a model's curve of chances, and the probability that the target is met by N. */
+  function met(at, n) {
+    const one = model(at);
+    one.steps ??= new Uint16Array(Uint8Array.from(atob(one.chances), (letter) => letter.charCodeAt(0)).buffer);
+    const wide = one.shares.length, [low, high] = [one.first, one.horizon].map(Math.log);
+    const [first, most] = one.ends.slice(2 * state.stop, 2 * state.stop + 2);
+    const logs = Array.from(one.steps.slice(state.stop * wide, (state.stop + 1) * wide), (step) => low + ((high - low) * step) / 65535);
+    if (Math.log(n) < logs[0]) return first;
+    const [index, part] = place(logs, Math.log(n) + 1e-9);
+    return first + ((1 - part) * one.shares[index] + part * one.shares[index + 1]) * (most - first);
   }
 
   /* An axis from the smallest to the largest of some values, between two pixels. */
@@ -396,41 +323,36 @@
   /* At most so many round numbers. */
   function ticks(low, high, log, room) {
     for (const mantissas of log ? MANTISSAS : []) {
-      const made = [];
+      const marks = [];
       for (let power = Math.floor(low); power <= high; power += 1) {
-        for (const mantissa of mantissas) made.push(Number(`${mantissa}e${power}`));
+        for (const mantissa of mantissas) marks.push(Number(`${mantissa}e${power}`));
       }
-      const inner = made.filter((v) => v >= 10 ** low && v <= 10 ** high);
+      const inner = marks.filter((v) => v >= 10 ** low && v <= 10 ** high);
       if (inner.length > 1 && inner.length <= room) return inner;
     }
-    if (log && high - low > 1) {
-      const step = Math.ceil((high - low) / room);
-      const powers = [];
-      for (let power = Math.ceil(low); power <= high; power += step) powers.push(10 ** power);
-      return powers;
-    }
-    const [from, to] = log ? [10 ** low, 10 ** high] : [low, high];
+    const powers = log && high - low > 1; // too many decades for a tick at each
+    const [from, to] = log && !powers ? [10 ** low, 10 ** high] : [low, high];
     const rough = (to - from) / room;
     const unit = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((k) => k * unit).find((each) => each >= rough);
-    const made = [];
-    for (let k = Math.ceil(from / step); k * step <= to; k += 1) made.push(k * step);
-    return made;
+    const step = powers ? Math.ceil(rough) : [1, 2, 5, 10].map((k) => k * unit).find((each) => each >= rough);
+    const marks = [];
+    for (let k = Math.ceil(from / step); k * step <= to; k += 1) marks.push(powers ? 10 ** (k * step) : k * step);
+    return marks;
   }
 
   // --- One style of learning curves, as korisk/report/figures/panels.py draws them --------------
 
   /* Shapes of one chart between its axes; they are put into it at the end, all at once. */
   function pencil(x, y) {
-    const made = [];
-    const add = (...what) => made.push(drawn(...what));
+    const shapes = [];
+    const add = (...what) => shapes.push(drawn(...what));
     const path = (points, attributes) => {
       const d = points.map(([n, v]) => `${x.to(n).toFixed(1)} ${y.to(v).toFixed(1)}`).join("L");
       if (points.length > 1) add("path", { d: `M${d}`, fill: "none", ...attributes });
     };
     const line = (x1, y1, x2, y2, attributes) => add("line", { x1, y1, x2, y2, ...attributes });
     const words = (text, at, up, attributes) => add("text", { x: at, y: up, ...attributes }, text);
-    return { x, y, made, add, path, line, words };
+    return { x, y, shapes, add, path, line, words };
   }
 
   /* What was measured: points joined by straight segments, with bars of one standard error. */
@@ -446,24 +368,20 @@
   }
 
   /* A forecast: a dashed line and its hatched 90% band. */
-  function forecastCurve({ add, made, path }, { n, middle, better, worse }, shade, at, band) {
+  function forecastCurve({ add, shapes, path }, { n, middle, better, worse }, shade, at, band) {
     const style = { "clip-path": "url(#inside)", "data-model": at };
     const zip = (values) => n.map((each, i) => [each, values[i]]).filter(([, v]) => v !== null);
     if (band) {
       const turn = HATCHES[at % HATCHES.length];
       const tile = { id: `hatch-${at}`, width: 7, height: 7, patternUnits: "userSpaceOnUse" };
       add("pattern", { ...tile, patternTransform: `rotate(${turn})` });
-      made.at(-1).append(drawn("line", { x1: 0, y1: 0, x2: 0, y2: 7, stroke: shade, "stroke-width": 1.4 }));
+      shapes.at(-1).append(drawn("line", { x1: 0, y1: 0, x2: 0, y2: 7, stroke: shade, "stroke-width": 1.4 }));
       const around = [...zip(better), ...zip(worse).reverse()];
       path(around, { ...style, class: "band", fill: shade });
       path(around, { ...style, class: "hatch", fill: `url(#hatch-${at})` });
     }
     path(zip(middle), { ...style, stroke: shade, class: "curve extrapolated" });
   }
-
-  /* A line of the paper's formula: dotted. */
-  const paperLine = ({ path }, points, shade, at) =>
-    path(points, { stroke: shade, class: "paper", "clip-path": "url(#inside)", "data-model": at });
 
   /* Grid, ticks and titles of both axes. */
   function axes({ x, y, line, words }, { left, right, top, bottom, wide, high }, up, format, room) {
@@ -480,8 +398,8 @@
   }
 
   /* Put a chart's shapes into it; no words are cut at an edge. */
-  function show(plot, made, wide) {
-    plot.replaceChildren(...made);
+  function show(plot, shapes, wide) {
+    plot.replaceChildren(...shapes);
     for (const each of plot.querySelectorAll("text")) {
       const { x: start, width } = each.getBBox();
       const off = Math.max(1 - start, 0) || Math.min(wide - 1 - start - width, 0);
@@ -491,7 +409,6 @@
 
   let scale = null; // the axes that are drawn
 
-  const answers = () => [[plans.own, state.model], [plans.other, state.other]].filter(([plan]) => plan);
   const within = (n, left, right, x) => Math.min(Math.max(n === null ? right : x.to(n), left), right);
 
   function draw() {
@@ -499,60 +416,51 @@
     const [wide, high] = [plot.clientWidth, plot.clientHeight];
     if (!wide) return;
     plot.setAttribute("viewBox", `0 0 ${wide} ${high}`);
-    const marked = answers().filter(([plan]) => plan.lower !== null);
+    const marked = asked().filter(({ answer }) => answer.range);
     // The chart ends where the pilot has grown so many times that the answers lie in it.
-    const last = Math.max(...shown().map((at) => table(at).last));
+    const last = Math.max(...shown().map((at) => model(at).last));
     // A target that is probably not reached has no place of its own: it would press the curves aside.
-    const likely = marked.filter(([plan]) => plan.reach >= 0.5);
-    const far = Math.max(...likely.flatMap(([plan]) => [plan.lower, plan.even, plan.n, plan.upper]), 0);
+    const likely = marked.filter(({ answer }) => answer.likely);
+    const far = Math.max(...likely.flatMap(({ answer, now }) => [...answer.range, answer.even, now.n]), 0);
     const reach = last * REACHES.find((each) => far <= 0.8 * each * last);
     const parts = shown().map((at) => {
-      const { track } = model(at);
-      const [from, to] = [table(at).known ? track.n.findIndex((n) => n >= table(at).last) : 0, track.n.filter((n) => n <= reach).length];
+      const { track, known, last: end } = model(at);
+      const [from, to] = [known ? track.n.findIndex((n) => n >= end) : 0, track.n.filter((n) => n <= reach).length];
       return [at, Object.fromEntries(Object.keys(track).map((name) => [name, track[name].slice(from, to)]))];
     });
     const simulated = shown().flatMap((at) => (model(at).simulated ? [[model(at).simulated, at]] : []));
     const measured = [...shown().map((at) => model(at).measured), ...simulated.map(([each]) => each), ...group().short];
+    const target = group().targets[state.stop];
     const sizes = [...parts.flatMap(([, part]) => part.n), ...measured.flatMap((each) => each.n)];
     const heights = [
       ...parts.flatMap(([at, part]) => [
         ...part.middle,
-        ...part.better.concat(part.worse).filter((_, i) => part.n[i % part.n.length] <= 4 * table(at).last),
+        ...part.better.concat(part.worse).filter((_, i) => part.n[i % part.n.length] <= 4 * model(at).last),
       ]),
       ...measured.flatMap((each) => [...each.mean, ...each.low, ...each.high]),
-      state.target,
+      target,
     ];
     const [left, right, top, bottom] = [58, wide - 10, 40, high - 40];
     const x = axis(sizes, true, left, right);
-    const y = axis(heights, logarithmic(), bottom, top);
+    const y = axis(heights, group().logarithmic, bottom, top);
     scale = { x, y, left, right, top, bottom, wide, high };
 
     const pen = pencil(x, y);
-    const { add, line, words, made } = pen;
-    const edge = x.to(table(state.model).last);
-    if (edge < right) {
-      const box = { x: edge, y: top, width: right - edge, height: bottom - top };
-      add("rect", { ...box, class: "beyond" });
-    }
-    axes(pen, scale, quantity(), value, high / 45);
-    const { toError } = table(state.model).unit; // curves leave the corner above free, or that below
-    const corner = toError(2) > toError(1) ? top + 16 : bottom - 7;
-    const known = table(state.model).known ? "measured" : "rehearsed";
-    if (edge - left > 150) words(known, edge - 6, corner, { "text-anchor": "end", class: "quiet" });
+    const { add, line, words, shapes } = pen;
+    const { last: end, known } = model(state.model);
+    const edge = x.to(end);
+    if (edge < right) add("rect", { x: edge, y: top, width: right - edge, height: bottom - top, class: "beyond" });
+    axes(pen, scale, group().quantity, about, high / 45);
+    const rising = group().targets.at(-1) > group().targets[0];
+    const corner = rising ? bottom - 7 : top + 16; // curves leave the corner above free, or that below
+    if (edge - left > 150) words(known ? "measured" : "rehearsed", edge - 6, corner, { "text-anchor": "end", class: "quiet" });
     if (right - edge > 90) words("forecast", edge + 6, corner, { class: "quiet" });
 
     add("clipPath", { id: "inside" });
-    made.at(-1).append(drawn("rect", { x: left, y: top, width: right - left, height: bottom - top }));
+    shapes.at(-1).append(drawn("rect", { x: left, y: top, width: right - left, height: bottom - top }));
     for (const [at, part] of parts) {
       const among = at === state.model || at === state.other;
       forecastCurve(pen, part, colour(at), at, among || parts.length <= CROWD);
-      const { line: paper } = model(at);
-      if (get("lines").checked && paper) {
-        const { fromError } = table(at).unit;
-        const formula = (n) => fromError(paper.floor + (paper.slope * Math.log(n)) / n);
-        const drawnN = model(at).track.n.filter((n) => n <= reach);
-        paperLine(pen, drawnN.map((n) => [n, formula(n)]), colour(at), at);
-      }
     }
     for (const at of shown()) {
       measuredCurve(pen, model(at).measured, colour(at), SHAPES[at % SHAPES.length], { "data-model": at });
@@ -561,33 +469,34 @@
     for (const each of group().short) measuredCurve(pen, each, "var(--muted)", CROSS, { class: "curve short" });
 
     // The target, and on it the interval of each N, even odds, and N with a line down to it.
-    const across = y.to(state.target);
+    const across = y.to(target);
     line(left, across, right, across, { class: "target", id: "target-line" });
-    marked.forEach(([plan, at], row) => {
+    marked.forEach(({ at, answer, now }, row) => {
       const style = { stroke: colour(at), "data-model": at };
-      const [from, to] = [plan.lower, plan.upper].map((n) => within(n, left, right, x));
+      const [lower, upper] = answer.range;
+      const [from, to] = [lower, upper].map((n) => within(n, left, right, x));
       line(from, across, to, across, { ...style, class: row ? "interval thin" : "interval" });
-      if (plan.upper === null || x.to(plan.upper) > right) { // an open end
+      if (upper === null || x.to(upper) > right) { // an open end
         add("path", { d: `M${right - 8} ${across - 6}L${right} ${across}L${right - 8} ${across + 6}`, fill: "none", ...style, class: "open-end" });
       }
-      if (plan.even !== null && plan.even !== plan.n) {
-        add("circle", { ...style, cx: within(plan.even, left, right, x), cy: across, r: 4, fill: "var(--paper)", class: "mark" });
+      if (answer.even !== null && answer.even !== now.n) {
+        add("circle", { ...style, cx: within(answer.even, left, right, x), cy: across, r: 4, fill: "var(--paper)", class: "mark" });
       }
-      if (plan.n === null) return;
-      const place = within(plan.n, left, right, x);
-      line(place, top, place, bottom, { ...style, class: "samples", "data-n": plan.n });
-      add("circle", { ...style, cx: place, cy: across, r: 5, fill: colour(at), class: "mark" });
-      const anchor = place > (left + right) / 2 ? "end" : "start";
-      const off = x.to(plan.n) > right ? " →" : "";
-      const said = `${SIGNS[at % SIGNS.length]} N = ${count(plan.n)} (${level(plan.sure)} sure)${off}`;
-      words(said, place, row ? top - 6 : top - 22, { fill: colour(at), "text-anchor": anchor, class: "label" });
+      if (now.n === null) return;
+      const middle = within(now.n, left, right, x);
+      line(middle, top, middle, bottom, { ...style, class: "samples", "data-n": now.n });
+      add("circle", { ...style, cx: middle, cy: across, r: 5, fill: colour(at), class: "mark" });
+      const anchor = middle > (left + right) / 2 ? "end" : "start";
+      const off = x.to(now.n) > right ? " →" : "";
+      const label = `${SIGNS[at % SIGNS.length]} N = ${count(now.n)} (${levelText()} sure)${off}`;
+      words(label, middle, row ? top - 6 : top - 22, { fill: colour(at), "text-anchor": anchor, class: "label" });
     });
     // Curves begin above the target where errors fall, and below it where scores rise.
-    const under = toError(2) > toError(1) && across + 20 < bottom;
-    words(`target ${value(state.target)}`, left + 5, across + (under ? 18 : -9), { class: "quiet", id: "target-text" });
-    show(plot, made, wide);
+    const under = !rising && across + 20 < bottom;
+    words(`target ${group().texts[state.stop]}`, left + 5, across + (under ? 18 : -9), { class: "quiet", id: "target-text" });
+    show(plot, shapes, wide);
     const told = shown().map((at) => model(at).name).join(", ");
-    plot.setAttribute("aria-label", `${quantity()} over training samples N at ${group().name}, for ${told}`);
+    plot.setAttribute("aria-label", `${group().quantity} over training samples N at ${group().name}, for ${told}`);
     drawOdds();
     showReadout();
   }
@@ -601,65 +510,49 @@
     plot.setAttribute("viewBox", `0 0 ${wide} ${high}`);
     const y = { to: (p) => bottom + (top - bottom) * p, ticks: () => [0, 0.25, 0.5, 0.75, 1] };
     const pen = pencil(x, y);
-    const { add, path, line, words, made } = pen;
-    const percent = (p) => `${Math.round(100 * p)}%`;
-    axes(pen, { left, right, top, bottom, wide, high }, "chance that the target is met by N", percent);
-    const drawnOf = answers().filter(([plan, at]) => !plan.doubt && !table(at).refusal(plan.target));
-    for (const [plan, at] of drawnOf) {
-      const [first, last] = span(at);
+    const { add, path, line, words, shapes } = pen;
+    axes(pen, { left, right, top, bottom, wide, high }, "chance that the target is met by N", (p) => `${100 * p}%`);
+    const height = y.to(data.levels[state.level]);
+    line(left, height, right, height, { class: "target", id: "sure-line" });
+    for (const { at, answer, now } of asked().filter(({ answer: { range } }) => range)) {
+      const { first, horizon } = model(at), style = { stroke: colour(at), "data-model": at };
       const points = [];
       for (let pixel = left; pixel <= right; pixel += 3) {
         const n = 10 ** x.back(pixel);
-        if (n >= first && n <= last) points.push([n, table(at).probability(n, plan.target)]);
+        if (n >= first && n <= horizon) points.push([n, met(at, n)]);
       }
-      path(points, { stroke: colour(at), class: "curve odds", "data-model": at });
-    }
-    const height = y.to(state.sure);
-    line(left, height, right, height, { class: "target", id: "sure-line" });
-    for (const [plan, at] of drawnOf) {
-      const style = { stroke: colour(at), "data-model": at };
-      const mark = (n, fill) => { // N is whole, so that its chance may lie above the level
-        if (n === null || x.to(n) > right) return;
-        const p = table(at).probability(n, plan.target);
-        add("circle", { ...style, cx: within(n, left, right, x), cy: y.to(p), r: 4.5, fill, class: "mark" });
-      };
-      if (plan.n !== null && x.to(plan.n) <= right) {
-        line(x.to(plan.n), height, x.to(plan.n), bottom, { ...style, class: "samples" });
+      path(points, { ...style, class: "curve odds" });
+      for (const [n, shade] of [[answer.even, "var(--paper)"], [now.n, colour(at)]]) {
+        if (n === null || x.to(n) > right || (n === now.n && shade !== colour(at))) continue;
+        // N is whole, so that its chance may lie above the level.
+        add("circle", { ...style, cx: within(n, left, right, x), cy: y.to(met(at, n)), r: 4.5, fill: shade, class: "mark" });
       }
-      if (plan.even !== plan.n) mark(plan.even, "var(--paper)");
-      mark(plan.n, colour(at));
     }
-    words(`${level(state.sure)} sure`, left + 6, state.sure > 0.8 ? height + 15 : height - 6, { class: "quiet" });
-    show(plot, made, wide);
-    const told = answers().map(([plan, at]) => `${model(at).name} ${plan.n === null ? "at no N" : `at N = ${count(plan.n)}`}`);
-    plot.setAttribute("aria-label", `Chance that the target is met by N; ${level(state.sure)} for ${told.join(", ")}`);
+    words(`${levelText()} sure`, left + 6, data.levels[state.level] > 0.8 ? height + 15 : height - 6, { class: "quiet" });
+    show(plot, shapes, wide);
+    const told = asked().map(({ at, now }) => `${model(at).name} ${now.n === null ? "at no N" : `at N = ${count(now.n)}`}`);
+    plot.setAttribute("aria-label", `Chance that the target is met by N; ${levelText()} for ${told.join(", ")}`);
   }
 
-  // --- The chart at one N ----------------------------------------------------------------------
-
-  const reading = () =>
-    state.hover || state.count || plans.own.n || table(state.model).last;
-
+  /* Errors, bands and chances at one N: the one under the pointer, the one typed, or the answer. */
   function showReadout() {
-    const n = reading();
-    if (document.activeElement !== get("count")) get("count").value = count(n);
+    const n = state.n || asked()[0].now.n || model(state.model).last;
+    if (document.activeElement !== get("count")) get("count").value = String(n);
     const row = (at) => {
-      const [first, last] = span(at);
-      const known = n >= first && n <= last;
-      const name = named(element("th", null, { scope: "row" }), at);
+      const { first, horizon } = model(at);
+      const known = n >= first && n <= horizon;
       const [middle, ...ends] = ["middle", "better", "worse"].map((each) => known && expected(at, n, each));
-      const odds = known && !table(at).refusal(state.target) ? table(at).probability(n, state.target) : null;
       const cells = known
-        ? [about(middle), ends.sort((a, b) => a - b).map(about).join(" – "), odds === null ? "–" : chance(odds)]
-        : ["–", `known from ${count(first)} to ${count(last)}`, "–"];
-      const made = element("tr");
-      made.append(name, ...cells.map((text) => element("td", text)));
-      return made;
+        ? [about(middle), ends.sort((a, b) => a - b).map(about).join(" – "), answerOf(at).range ? chance(met(at, n)) : "–"]
+        : ["–", `known from ${count(first)} to ${count(horizon)}`, "–"];
+      const line = element("tr");
+      line.append(named(element("th", null, { scope: "row" }), at), ...cells.map((text) => element("td", text)));
+      return line;
     };
     const short = group().short.map(({ name }) => {
-      const made = element("tr");
-      made.append(element("th", `✖ ${name}`, { scope: "row" }), element("td", "too few sizes to plan", { colspan: 3 }));
-      return made;
+      const line = element("tr");
+      line.append(element("th", `✖ ${name}`, { scope: "row" }), element("td", "too few sizes to plan", { colspan: 3 }));
+      return line;
     });
     get("readout").tBodies[0].replaceChildren(...shown().map(row), ...short);
     for (const old of get("plot").querySelectorAll(".cursor")) old.remove();
@@ -668,209 +561,63 @@
     const node = (name, attributes) => get("plot").append(drawn(name, { class: "cursor", ...attributes }));
     node("line", { x1: at, x2: at, y1: scale.top, y2: scale.bottom });
     for (const each of shown()) {
-      const [first, last] = span(each);
-      if (n >= first && n <= last) {
-        node("circle", { cx: at, cy: scale.y.to(expected(each, n, "middle")), r: 4, stroke: colour(each) });
-      }
+      if (n < model(each).first || n > model(each).horizon) continue;
+      node("circle", { cx: at, cy: scale.y.to(expected(each, n, "middle")), r: 4, stroke: colour(each) });
     }
-  }
-
-  /* The N that was typed, if it is one. */
-  function readCount() {
-    const text = get("count").value.trim();
-    const n = parsed(text);
-    const [first, last] = span(state.model);
-    const right = Number.isInteger(n) && n >= first && n <= last;
-    get("count").setAttribute("aria-invalid", String(text !== "" && !right));
-    const why = n > last ? table(state.model).doubt : "";
-    tell("count-note", text === "" || right ? "" : `Give a whole number from ${count(first)} to ${count(last)}. ${why}`);
-    if (text === "") state.count = null;
-    else if (right) state.count = n;
   }
 
   function point(event) {
     const at = event.clientX - get("plot").getBoundingClientRect().left;
     const inner = at >= scale.left && at <= scale.right;
-    state.hover = inner ? Math.max(1, Math.round(10 ** scale.x.back(at))) : null;
+    state.n = inner ? Math.max(1, Math.round(10 ** scale.x.back(at))) : null;
     showReadout();
-  }
-
-  function step(event) {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!by) return;
-    event.preventDefault();
-    const all = model(state.model).track.n.filter((n) => scale.x.to(n) <= scale.right);
-    const [index] = place(all, reading());
-    const next = by > 0 ? all.find((n) => n > reading()) : all[index] < reading() ? all[index] : all[index - 1];
-    state.hover = null;
-    state.count = Math.round(next || reading());
-    showReadout();
-    writeAddress();
   }
 
   // --- Controls --------------------------------------------------------------------------------
-
-  const planned = () => data.groups.flatMap((g, at) => (g.models.length ? [[at, g.name]] : []));
 
   function listen() {
     const moved = (act) => (event) => {
       act(event);
       writeAddress();
     };
-    on("slider", "input", calm(moved(() => ask(stops()[get("slider").value]))));
-    on("target", "input", calm(moved(() => {
-      const text = get("target").value.trim();
-      ask(parsed(text), { text });
-    })));
-    on("cost", "input", calm(moved(answer)));
-    on("count", "input", calm(moved(() => {
-      readCount();
-      showReadout();
-    })));
-    on("count", "change", () => showReadout());
+    on("slider", "input", calm(moved(() => typed(group().targets[get("slider").value]))));
+    on("target", "input", calm(moved(() => ask(get("target").value))));
     on("point", "change", moved(() => move(Number(get("point").value))));
-    on("sure", "input", calm(moved(() => setSure(levels()[get("sure").value]))));
+    on("sure", "input", calm(moved(() => {
+      state.level = Number(get("sure").value);
+      answer();
+    })));
     on("model", "change", moved(() => {
-      const before = state.model;
-      const now = Number(get("model").value);
+      const [before, now] = [state.model, Number(get("model").value)];
       choose(state.group, now, state.other === now ? before : state.other);
-      askAgain();
+      answer();
     }));
     on("other", "change", moved(() => {
       state.other = Number(get("other").value);
       answer();
     }));
-    for (const id of ["lines", "all"]) on(id, "change", draw);
-    on("plot", "pointermove", calm(point));
-    on("plot", "pointerleave", calm(() => {
-      state.hover = null;
+    on("all", "change", draw);
+    on("count", "input", calm(() => {
+      state.n = parsed(get("count").value) || null;
       showReadout();
     }));
-    on("plot", "keydown", step);
+    on("plot", "pointermove", calm(point));
+    on("plot", "pointerleave", calm(() => {
+      state.n = null;
+      showReadout();
+    }));
     new ResizeObserver(calm(draw)).observe(get("plot"));
     addEventListener("hashchange", () => {
-      if (readAddress()) get("planner").scrollIntoView();
+      if (readAddress()) get("advice").scrollIntoView();
     });
   }
 
-  /* Rows in the order of a column: numbers first, by size; a second press turns it round. */
-  function sortable(list) {
-    const heads = [...list.tHead.rows[0].cells];
-    heads.forEach((head, at) => head.addEventListener("click", () => {
-      const down = head.getAttribute("aria-sort") === "ascending";
-      const key = (row) => Number(row.cells[at].dataset.value ?? NaN);
-      const order = (a, b) =>
-        Number.isNaN(key(a))
-          ? a.cells[at].textContent.localeCompare(b.cells[at].textContent, "en", { numeric: true })
-          : key(a) === key(b) ? 0 : key(a) - key(b);
-      const rows = [...list.tBodies[0].rows].sort(order);
-      list.tBodies[0].append(...(down ? rows.reverse() : rows));
-      for (const each of heads) each.setAttribute("aria-sort", "none");
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-    }));
-  }
-
-  // --- Pictures --------------------------------------------------------------------------------
-
-  let scene = null;
-
-  function showScene(index) {
-    scene = data.pictures[index];
-    get("scene").value = String(index);
-    get("size").max = String(scene.sizes.length - 1);
-    get("size").value = "1";
-    const rows = scene.truth.map((truth, image) => {
-      const row = element("div", null, { class: "row" });
-      const name = `Test image ${image + 1}`;
-      row.append(picture(name, { src: truth, alt: name }, {}));
-      for (const by of Object.keys(scene.frames)) {
-        for (const kind of ["image", "error"]) {
-          row.append(picture("", { src: "data:,", alt: "" }, { model: by, image, kind }));
-        }
-      }
-      return row;
-    });
-    get("frames").replaceChildren(...rows);
-    const [low, high] = scene.grey.map(value);
-    const less = scene.reduced > 1 ? ` Shown reduced ${scene.reduced} times from` : " Shown at";
-    get("frames-caption").textContent =
-      `Grey from ${low} to ${high}. Errors: red too large, blue too small, full colour at ` +
-      `${value(scene.reach)} and beyond. Percentages: root mean square error of the image over ` +
-      `the root mean square of the truth. Seed ${scene.seed}.${less} ` +
-      `${scene.side[0]} × ${scene.side[1]} pixels.`;
-    showSize();
-  }
-
-  function picture(words, image, dataset) {
-    const box = element("figure");
-    box.append(element("img", null, image), element("figcaption", words));
-    Object.assign(box.dataset, dataset);
-    return box;
-  }
-
-  function showSize() {
-    const n = scene.sizes[Number(get("size").value)];
-    const words = n === 0 ? "none, untrained" : count(n);
-    get("size-text").textContent = words;
-    get("size").setAttribute("aria-valuetext", words);
-    for (const box of get("frames").querySelectorAll("figure[data-model]")) {
-      const { model: name, image, kind } = box.dataset;
-      const [shot, caption] = box.children;
-      const found = (scene.frames[name][n] || [])[Number(image)];
-      shot.hidden = !found;
-      box.classList.toggle("absent", !found);
-      if (!found) {
-        caption.textContent = `${name}: nothing at N = ${count(n)}`;
-        continue;
-      }
-      const off = found.relative === null ? "unknown" : `${(100 * found.relative).toPrecision(3)}%`;
-      const what = kind === "image" ? "reconstruction" : "error";
-      shot.src = found[kind];
-      shot.alt = `${what} of test image ${Number(image) + 1} by ${name} with N = ${n}: ${off} off`;
-      caption.textContent = kind === "image" ? `${name}: ${off} off` : `${name}: its error`;
-    }
-  }
-
-  // --- Theme, start ----------------------------------------------------------------------------
-
-  const isDark = () =>
-    (document.documentElement.dataset.theme ||
-      (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const showTheme = () => {
-    get("theme").textContent = isDark() ? "Light colours" : "Dark colours";
-  };
-
-  function start() {
-    const last = data.pictures.length - 1;
-    if (last >= 0) {
-      fill(get("scene"), data.pictures.map((each, at) => [at, each.point]), last);
-      get("scene-field").hidden = last === 0;
-      on("scene", "change", () => showScene(Number(get("scene").value)));
-      on("size", "input", showSize);
-      get("gallery").hidden = false;
-      showScene(last);
-    }
-    const points = planned();
-    if (points.length) {
-      fill(get("point"), points, state.group);
-      get("point-field").hidden = points.length < 2;
-      get("panel").hidden = false;
-      listen();
-      if (!readAddress()) {
-        choose(state.group);
-        ask(group().target);
-      }
-    }
-    if (get("every")) sortable(get("every"));
-    get("theme").hidden = false;
-    on("theme", "click", () => {
-      document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-      showTheme();
-      if (points.length) writeAddress();
-    });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
-    showTheme();
-  }
-
-  start();
+  if (!planned().length) return;
+  fill(get("point"), planned(), state.group);
+  get("point-field").hidden = planned().length < 2;
+  get("panel").hidden = false;
+  choose(state.group);
+  state.stop = group().start;
+  listen();
+  if (!readAddress()) typed(group().targets[state.stop]);
 })();
