@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _REPLACEMENT_KEYS = ("start", "rank", "kernel", "wrong")
 _KEYS = ("replace", "by", *_REPLACEMENT_KEYS, "target")  # below `ablation:` in a study
 CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
-PAGE = f"{FIGURE}.html"
 
 
 @command(
@@ -188,7 +187,7 @@ def ablate(
         figure = comparison_figure(both)
         for kind in ("png", "svg"):
             save(figure, out / f"{FIGURE}.{kind}")
-        result.to_html(out / PAGE)
+        result.to_html(out / f"{FIGURE}.html")
         tell(f"wrote {out}")
     # Last: an unknown ratio sets the exit code, and the curves are shown all the same.
     exit_if(result.comparison.ratio is None and result.comparison.ratio_range is None)

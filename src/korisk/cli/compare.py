@@ -3,17 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
-from korisk.cli.common import options
+from korisk.cli.common import options, output
 from korisk.cli.common.command import command
-from korisk.cli.common.output import (
-    check_plot,
-    exit_if,
-    print_json,
-    save_plot,
-    show,
-    show_numbers,
-    write_page,
-)
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.planning.compare import compare as compared
@@ -52,7 +43,7 @@ def compare(
     if len(paths) > 2:
         raise KoriskError(f"compare takes one file or two, got {len(paths)}; name two of them")
     options.one_target(targets, plot)
-    check_plot(plot)
+    output.check_plot(plot)
     options.check_page(html)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
     targets = options.in_unit(targets, curves)
@@ -61,24 +52,24 @@ def compare(
         interpretation = "; ".join(dict.fromkeys(c.read_as for c in curves if c.read_as))
         contents = [result.to_dict() | {"read_as": interpretation} for result in comparisons]
         # For one target, the usual case, the object itself and no list around it.
-        print_json({"comparisons": contents} if len(contents) > 1 else contents[0])
+        output.print_json({"comparisons": contents} if len(contents) > 1 else contents[0])
     else:
-        show(*options.read_as(curves))
+        output.show(*options.read_as(curves))
         for comparison in comparisons:
-            show(comparison.explain(full=full))
-            show_numbers(comparison_tables(comparison, full=full))
+            output.show(comparison.explain(full=full))
+            output.show_numbers(comparison_tables(comparison, full=full))
     if plot is not None:
         from korisk.report.figures.forecast import comparison_figure
 
-        save_plot(comparison_figure(comparisons[0]), plot)
+        output.save_plot(comparison_figure(comparisons[0]), plot)
     if html is not None:
         from korisk.report.page.answers import comparison_page
 
         title = " and ".join(path.name for path in paths)
-        write_page(html, lambda: comparison_page(comparisons[0], title))
+        output.write_page(html, lambda: comparison_page(comparisons[0], title))
     # Last: a target out of reach sets the exit code, and the results are shown all the same.
     plans = [plan for both in comparisons for plan in (both.first, both.second)]
-    exit_if(not all(plan.recommend().helps for plan in plans))
+    output.exit_if(not all(plan.recommend().helps for plan in plans))
 
 
 def _two(curves: list[Curve], models: str | None) -> tuple[Curve, Curve]:

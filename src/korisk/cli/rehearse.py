@@ -216,8 +216,7 @@ def rehearse(
         for result in points:
             output.show(*answer.point_lines(result, question))
             output.show(*answer.point_tables(result, question), *answer.point_sentences(result))
-        tables = (table for each in points for table in answer.point_numbers(each, question))
-        output.show_numbers(tables)
+        output.show_numbers(t for each in points for t in answer.point_numbers(each, question))
     if plot is not None:
         from korisk.report.figures.forecast import plans_figure
 

@@ -5,17 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from korisk.paper.reproduction import (
-    NAME,
-    ORIGINS,
-    SIDES,
-    CalibrationLine,
-    Origin,
-    Sweep,
-    calibration,
-    sweeps,
-    verdicts,
-)
+from korisk.paper import reproduction as paper
 from korisk.planning.compare import crossing
 from korisk.report.contents import SUPPLEMENTS, Contents, Supplement
 from korisk.report.tables.table import ReportTable, Row, worded, words
@@ -39,34 +29,34 @@ def paper_tables(contents: Contents, tables: list[ReportTable]) -> list[ReportTa
     return [*tables[:place], *added, *tables[place + 1 :]]
 
 
-def paper_sweeps(contents: Contents) -> dict[str, Sweep]:
+def paper_sweeps(contents: Contents) -> dict[str, paper.Sweep]:
     """The sweeps of the paper's own study, by point.
 
     The released protocol is the paper's wherever it is run; a rigorous point is in its study alone,
     because elsewhere noise, images and fits may be anything.
     """
-    by_point: dict[str, Sweep] = {}
+    by_point: dict[str, paper.Sweep] = {}
     for point in contents.points:
         protocol, problem = point.spec.get("protocol"), point.spec.get("problem")
-        of_paper = protocol == "released" or (contents.name == NAME and protocol in PROTOCOLS)
+        of_paper = protocol == "released" or (contents.name == paper.NAME and protocol in PROTOCOLS)
         errors = [flat.row.metrics.get(name, 0.0) for flat in point.rows for name in _METRICS]
         if of_paper and isinstance(problem, Mapping) and "side" in problem and not point.left_out:
             # A line through logarithms needs errors above 0.
             usable = all(0 < error < math.inf for error in errors)
-            for sweep in sweeps(point.rows)[:1] if usable else ():
-                if sweep.side in SIDES:
+            for sweep in paper.sweeps(point.rows)[:1] if usable else ():
+                if sweep.side in paper.SIDES:
                     by_point[point.name] = sweep
     return by_point
 
 
 def calibration_table(
-    general: ReportTable, by_point: Mapping[str, Sweep], *, others: bool
+    general: ReportTable, by_point: Mapping[str, paper.Sweep], *, others: bool
 ) -> ReportTable:
     """Floor and sigma from the four origins for the paper's sweeps, above those of other points."""
-    lines = calibration(list(by_point.values()))
+    lines = paper.calibration(list(by_point.values()))
     if not lines:
         return general
-    origins = [name for name in ORIGINS if any(line.by_origin[name] for line in lines)]
+    origins = [name for name in paper.ORIGINS if any(line.by_origin[name] for line in lines)]
     rows: list[Row] = []
     for line in lines:
         about = f"H = {line.side}" + ("*" if line.reduced else ""), line.model, line.metric
@@ -84,17 +74,17 @@ def calibration_table(
     return replace(general, caption=caption, columns=columns, rows=rows)
 
 
-def outcomes_table(runs: Iterable[Sweep]) -> ReportTable:
+def outcomes_table(runs: Iterable[paper.Sweep]) -> ReportTable:
     """The paper's claims about who is better, and whether they hold in the sweeps that were run."""
     says = {True: "yes", False: "no", None: "open"}
-    judged = verdicts(list(runs))
+    judged = paper.verdicts(list(runs))
     rows = [(f"H = {v.side}", v.claim, v.protocol, says[v.holds], v.evidence) for v in judged]
     return _worded("outcomes", rows)
 
 
-def verdict_sentences(runs: list[Sweep], lines: list[CalibrationLine]) -> Iterator[str]:
+def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> Iterator[str]:
     """What was reproduced, what holds and what does not, and KO against FC in samples."""
-    judged = verdicts(runs)
+    judged = paper.verdicts(runs)
     held, failed, unclear = (sum(v.holds is holds for v in judged) for holds in (True, False, None))
     table = f"{held} of {len(judged)} outcomes of its Table 3 hold"
     table += f", {failed} do NOT" * (failed > 0) + f", {unclear} open" * (unclear > 0)
@@ -104,8 +94,8 @@ def verdict_sentences(runs: list[Sweep], lines: list[CalibrationLine]) -> Iterat
         agreement = f"is within {most:.1%} of the authors' released figures (farthest: {farthest})"
         if most < _SAME:
             agreement = "meets the authors' released figures to their four digits"
-        yield f"Our run of the released code {agreement}; {table}."
-    elif judged:
+        table = f"Our run of the released code {agreement}; {table}"
+    if ours or judged:
         yield f"{table}."
     if printed:
         most, farthest = printed
@@ -146,7 +136,7 @@ def verdict_sentences(runs: list[Sweep], lines: list[CalibrationLine]) -> Iterat
     gains = [
         1 - float(sweep.known.means.min()) / sweep.untrained
         for sweep in runs
-        if sweep.protocol == "rigorous" and sweep.untrained and not sweep.learns
+        if sweep.untrained and not sweep.learns
     ]
     if gains:
         yield (
@@ -156,7 +146,7 @@ def verdict_sentences(runs: list[Sweep], lines: list[CalibrationLine]) -> Iterat
         )
 
 
-def _apart(lines: list[CalibrationLine], origin: Origin) -> tuple[float, str] | None:
+def _apart(lines: list[paper.CalibrationLine], origin: paper.Origin) -> tuple[float, str] | None:
     """The largest relative deviation of an origin from the released figures, and where it is."""
     apart = [
         (
@@ -172,10 +162,10 @@ def _apart(lines: list[CalibrationLine], origin: Origin) -> tuple[float, str] | 
 
 def opening(contents: Contents) -> tuple[str, list[str], Sequence[str]]:
     """The question of the paper's own study, and what was reproduced."""
-    names = paper_sweeps(contents) if contents.name == NAME else {}
+    names = paper_sweeps(contents) if contents.name == paper.NAME else {}
     rows = [row for point in contents.points if point.name in names for row in point.rows]
-    runs = sweeps(rows)
-    sentences = list(verdict_sentences(runs, calibration(runs))) if runs else []
+    runs = paper.sweeps(rows)
+    sentences = list(verdict_sentences(runs, paper.calibration(runs))) if runs else []
     return QUESTION, sentences, ("calibration", "outcomes")
 
 

@@ -76,8 +76,7 @@ class Page:
         curves, crowded = groups_data(self.groups, self.sure, watch=watch)
         main = main_group(self.groups)
         notes = [*self.notes, *crowded]
-        region = '<div class="note" role="group" aria-label="Notes" tabindex="0">'
-        noted = f"{region}{bullets(notes)}</div>" if notes else ""
+        noted = asset("notes.html").format(bullets(notes)) if notes else ""
         planner = noted if self.opening else f'<h1 class="answer">{_NOTHING}</h1>{noted}'
         if main is not None:
             planner = self._planner(main, noted)
@@ -167,8 +166,8 @@ def _overview(groups: Sequence[Group]) -> str:
     for group in groups:
         link = escape(group.name)
         if group.forecasts:
-            state = {"point": group.name, "target": group.target}
-            link = f'<a href="#{escape(urlencode(state, quote_via=quote))}">{link}</a>'
+            state = urlencode({"point": group.name, "target": group.target}, quote_via=quote)
+            link = f'<a href="#{escape(state)}">{link}</a>'
         rows.append(f'<tr><th scope="row">{link}</th><td>{escape(group.sentence)}</td></tr>')
     return (
         '<h3>Every point</h3><div class="table" role="region" aria-label="Answers at every point" '
@@ -231,28 +230,27 @@ def plans_page(
     short: Sequence[Curve] = (),
     trained: Sequence[Trained] = (),
     target: float | None = None,
-    sure: float = SURE,
-    kind: str = "korisk plan",
-    opens: str = "",
-    question: str = "",
-    facts: Sequence[str] = (),
+    **about: Any,
 ) -> str:
-    """Write the page of one forecast or of several in one metric.
-
-    If `opens` is "ratio", the first sentence compares the first two models; `facts` are sentences
-    on how it was done.
-    """
+    """Write the page of one forecast or of several in one metric; `about` is for `groups_page`."""
     if target is not None:
         check_goal(forecasts, target)
     group = Group(title, tuple(forecasts), target, tuple(short), trained=tuple(trained))
-    about: Any = {"kind": kind, "sure": sure, "opens": opens, "question": question}
-    return groups_page([group], title=title, facts=facts, **about)
+    return groups_page([group], title=title, **about)
 
 
 def groups_page(
-    groups: Sequence[Group], *, title: str, kind: str, facts: Sequence[str] = (), **about: Any
+    groups: Sequence[Group],
+    *,
+    title: str,
+    kind: str = "korisk plan",
+    facts: Sequence[str] = (),
+    **about: Any,
 ) -> str:
-    """Write the page of forecasts at one operating point or at several."""
+    """Write the page of forecasts at one operating point or at several.
+
+    `facts` are sentences on how it was done, and `about` has further fields of `Page`.
+    """
     several = len(groups) > 1
     table = measured_table(
         (group.name if several else None, curve)
@@ -272,10 +270,7 @@ def curves_page(
     curves: Sequence[Curve],
     trained: Sequence[Trained],
     related: Sequence[Sequence[Curve]] = (),
-    *,
-    title: str,
-    target: float | None,
-    sure: float = SURE,
+    **about: Any,
 ) -> str:
     """Write the page of the curves of a table; those with too few sizes are drawn all the same."""
     relatives = related or [()] * len(curves)
@@ -285,9 +280,7 @@ def curves_page(
         forecast(curves[0])  # raises, with the number of sizes that are needed
     return plans_page(
         [forecast(curve, related=similar) for curve, _, similar in long],
-        title=title,
         short=[curve for curve, *_ in rows if len(curve.sizes) < LEAST_SIZES],
-        trained=[about for _, about, _ in long],
-        target=target,
-        sure=sure,
+        trained=[training for _, training, _ in long],
+        **about,
     )

@@ -32,7 +32,6 @@ _INSIDE = 60  # most sizes of a forecast inside the pilot
 _INNER = tuple(round(0.025 * step, 3) for step in range(1, 40))
 # Levels of the curve of chances: shares of the way from the first probability to the largest.
 _SHARES = (0.001, 0.01, *_INNER, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9997, 1.0)
-_ENDS = (0.5, 0.99)  # of the slider of levels
 
 LEGEND = {
     "pilot": "Points: measured means of seeds ± standard error, joined by straight lines.",
@@ -47,8 +46,8 @@ def unwatched(_: str) -> None:
 
 
 def slider_levels(sure: float) -> list[float]:
-    """The levels at which the slider stops: those of reports, both ends, and the one asked for."""
-    return sorted({*LEVELS, *_ENDS, sure})
+    """The levels at which the slider stops: even odds, those of reports, and the one asked for."""
+    return sorted({0.5, *LEVELS, 0.99, sure})
 
 
 def table_levels(sure: float) -> list[float]:
