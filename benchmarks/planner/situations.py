@@ -152,7 +152,7 @@ SITUATIONS = (
     ),
     Situation(
         name="clear floor of the network", rate=0.9, network=0.05, target=0.03, spread=0.02,
-        right=only("stop"),
+        right=only("stop", "unlikely"),
     ),
     Situation(
         name="floor just above the target", rate=0.7, network=0.03, target=0.028,
