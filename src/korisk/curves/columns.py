@@ -43,6 +43,7 @@ _BESIDE_METRICS = {*SPLITS, *_MEANS, *NAMES["beside_metrics"].split()}
 _OF_SPLITS = _BESIDE_METRICS - {"relative", "rel"}
 SUMMARIES = _MEANS | _DEVIATIONS | {*NAMES["sums"].split()}
 _ROLES = ("n", "error", "seed", "model", "metric", "deviation")  # that a user can name
+_MEASURES = {*NAMES["measures"].split()}  # units that errors are in
 _SHARES = {*NAMES["shares"].split()}
 PERCENT = {"%", *NAMES["percent_words"].split()}
 _TITLE = 6  # words of one that names a metric
@@ -487,6 +488,9 @@ class Layout:
         values = list(chosen.values())
         if len(values) > 1 and all(_SHORT.fullmatch(value.model) for value in values):
             raise self.unsure([value.place for value in values], [])  # mse_1, mse_2
+        if len(values) > 1 and all(v.model and {*words(v.model)} <= _MEASURES for v in values):
+            single = self.columns("error", [*chosen], "for that one alone")  # MAE mm, MAE HU
+            raise self.ask(f"{self.names(chosen)} may be one metric in several units", *single)
         # All words of a single column are of its metric's name.
         if len(values) == 1 and values[0].metric and not values[0].seed:
             values = [values[0]._replace(model="", metric=base(self.header[values[0].place]))]

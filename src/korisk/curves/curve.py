@@ -940,7 +940,7 @@ def _fraction_or_percent(
         odd |= values <= 1
     if odd.any():
         rest = f"must be from {low * most:g} to {most}"
-        few = odd.sum() <= len(values) / 3 and (most == 1 or percent)
+        few = bool(odd.sum() <= len(values) / 3) and (most == 1 or percent)
         raise _out_of_range(table, rows, odd, f"{shown(metric)} {rest}", leave_out=few)
     return "percent" if most == 100 else unit
 

@@ -305,7 +305,7 @@ class _Reader:
         if text and text not in _FINISHED:
             return f"{text[:20]} run"
         flags = self.layout.flags.items()
-        return "excluded row" * any(FLAGS.get(folded(cells[col])) == flag for col, flag in flags)
+        return "excluded row" * any(FLAGS.get(folded(cells[col]), 0) == flag for col, flag in flags)
 
     def values(self, row: _Row) -> Iterable[Measurement]:
         """The measurements of a row; a mean with a deviation becomes one for each seed."""
