@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import korisk as kr
+from benchmarks.planner import odds
 from korisk.errors import Argument, Message
 from korisk.planning import words
 from korisk.planning.compare import comparison_tables
@@ -108,6 +109,22 @@ def test_the_record_is_told_where_there_is_one_and_doubted_where_it_is_below_its
     assert known_plan(PILOT, 400, doubt="It rises.").recommend().record == ""
     assert RECORD.keys() == {"pilot", "rehearsal", "both", "ratio"} == words.RECORD.keys()
     assert all(0 <= row["held"] <= 1 < row["asked"] for held in RECORD.values() for row in held)
+
+
+def test_the_record_is_that_of_the_kept_results() -> None:
+    """Of pilots and ratios; `python -m benchmarks.planner.record` asks rehearsals as well."""
+    kept = odds.record()
+    for kind in ("pilot", "ratio"):
+        assert [row["times"] for row in RECORD[kind]] == [row["times"] for row in kept[kind]]
+        for told, row in zip(RECORD[kind], kept[kind], strict=True):
+            assert told["asked"] == row["asked"]
+            assert told["held"] == pytest.approx(row["held"])
+
+
+def test_who_asked_for_95_percent_is_not_told_to_ask_for_it() -> None:
+    rows: list[words.Held] = [{"times": 64, "asked": 58, "held": 0.75}]
+    assert "ask for 95%" not in words.record("pilot", rows, 2.0, sure=0.95)
+    assert "collect half of it" in words.record("pilot", rows, 2.0, sure=0.95)
 
 
 @pytest.mark.parametrize(("trust", "verb"), [(0.0099, "disagree with"), (0.01, "explain")])
