@@ -119,7 +119,7 @@ def test_answers_without_an_end_inside_the_pilot_and_out_of_reach(planned: Plan)
     action = hopeless.recommend().action
     assert action in ("unlikely", "stop")
     figure = plan_figure(hopeless)
-    assert action in written(figure).splitlines()
+    assert action in written(figure)
     assert not lines(figure, "answer")
     assert not lines(figure, "even")
     assert {value for _, value in points(line(figure, "floor"))} == {hopeless.forecast.floor}

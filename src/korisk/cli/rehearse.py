@@ -216,7 +216,7 @@ def rehearse(
         for result in points:
             output.show(*answer.point_lines(result, question))
             output.show(*answer.point_tables(result, question), *answer.point_sentences(result))
-        output.show_numbers(t for each in points for t in answer.point_numbers(each, question))
+        output.show_numbers(t for point in points for t in answer.point_numbers(point, question))
     if plot is not None:
         from korisk.report.figures.forecast import plans_figure
 

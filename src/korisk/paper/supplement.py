@@ -85,8 +85,10 @@ def outcomes_table(runs: Iterable[paper.Sweep]) -> ReportTable:
 def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> Iterator[str]:
     """What was reproduced, what holds and what does not, and KO against FC in samples."""
     judged = paper.verdicts(runs)
-    held, failed, unclear = (sum(v.holds is holds for v in judged) for holds in (True, False, None))
-    table = f"{held} of {len(judged)} outcomes of its Table 3 hold"
+    holding, failed, unclear = (
+        sum(v.holds is holds for v in judged) for holds in (True, False, None)
+    )
+    table = f"{holding} of {len(judged)} outcomes of its Table 3 hold"
     table += f", {failed} do NOT" * (failed > 0) + f", {unclear} open" * (unclear > 0)
     ours, printed = (_apart(lines, origin) for origin in ("ours, released", "paper"))
     if ours:
@@ -107,8 +109,8 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
     for protocol in reversed(PROTOCOLS):
         parts = []
         for holds, says in ((True, "holds"), (False, "does NOT hold"), (None, "is open")):
-            found = [v.side for v in judged if v.protocol == protocol and v.holds is holds]
-            parts += [f"{says} at H = {', '.join(map(str, found))}"] if found else []
+            sides = [v.side for v in judged if v.protocol == protocol and v.holds is holds]
+            parts += [f"{says} at H = {', '.join(map(str, sides))}"] if sides else []
         outcomes += [f"{', '.join(parts)} ({protocol})"] if parts else []
     if outcomes:
         yield f"Its Table 3 {'; '.join(outcomes)}."

@@ -55,8 +55,8 @@ def show(*items: Table | str, whole_lines: bool = False) -> None:
 
 def show_numbers(tables: Iterable[Table]) -> None:
     """Print tables of sample sizes, and what their columns mean."""
-    shown = list(tables)
-    show(*shown, *([f"({words.LEGEND})"] if shown else []))
+    drawn_tables = list(tables)
+    show(*drawn_tables, *([f"({words.LEGEND})"] if drawn_tables else []))
 
 
 def exit_if(lost: bool) -> None:

@@ -111,21 +111,25 @@ class Page:
         goal = f"{view.metric or view.unit.noun} {words.value(plan.target)}"
         where = f"{main.name}, {goal}" if len(self.groups) > 1 else goal
         where += f" ({main.why})" if main.why else ""
-        pair = [plan, *(other for other in main.plans if other is not plan)][:2]
+        pair = [plan, *(item for item in main.plans if item is not plan)][:2]
         question = self.question or words.question(view.model, "{goal}")
         answer, odds, record = advice.sentence, f"{advice.odds} For {where}.", advice.record
-        others = [_line(other, self.sure) for other in pair[1:]]
+        others = [_line(item, self.sure) for item in pair[1:]]
         if compared:
             answer, odds, record = compared.saving(), compared.crossing.explain(), compared.record
-            others = [_line(other, self.sure) for other in pair]
+            others = [_line(item, self.sure) for item in pair]
         elif main.comparison:
             others.append(main.comparison.saving())
-        told = {item.forecast.evidence.name: reasons(item, self.sure) for item in pair}
+        checks_of = {item.forecast.evidence.name: reasons(item, self.sure) for item in pair}
         # What holds for both models stands once, and without a name.
         shared = [
-            text for text in told[view.evidence.name] if all(text in x for x in told.values())
+            text
+            for text in checks_of[view.evidence.name]
+            if all(text in x for x in checks_of.values())
         ]
-        checks = [f"{name}: {x}" for name, texts in told.items() for x in texts if x not in shared]
+        checks = [
+            f"{name}: {x}" for name, texts in checks_of.items() for x in texts if x not in shared
+        ]
         checks += shared
         rows = (
             f'<tr class="asked"><th scope="row">{words.value(item.target)}</th>'

@@ -65,11 +65,11 @@ def study_page(
     for supplement in SUPPLEMENTS:
         question, sentences, names = supplement.opening(contents)
         if sentences:
-            shown = "".join(table_html(tables.pop(name)) for name in names if name in tables)
+            beside = "".join(table_html(tables.pop(name)) for name in names if name in tables)
             opening = (
                 f'<section id="opening"><p class="question">{escape(question)}</p>'
                 f'<h1 class="answer">{escape(sentences[0])}</h1>{bullets(sentences[1:])}'
-                f"<h2>Its tables beside ours</h2>{shown}</section>"
+                f"<h2>Its tables beside ours</h2>{beside}</section>"
             )
     predicted, unseen = prediction_section(contents)
     figures = ""
