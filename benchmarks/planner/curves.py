@@ -336,6 +336,8 @@ def _averaged(rows: list[tuple[int, float]]) -> tuple[Array, Array]:
 # --- Networks for images -------------------------------------------------------------------------
 
 PILOTS = (32, 64, 256)
+Measured = tuple[Array, Array]  # n (K,), errors (K, seeds)
+Pair = tuple[Measured, Measured]  # of a network with known operators, and of a dense one
 
 
 @dataclass(frozen=True)
@@ -358,10 +360,15 @@ class ImagingCurve:
 
     def case(self, last: int, seeds: int = 3) -> Case:
         """A pilot of the sizes from 4 to the last; hidden are 2, 4, 8 and 16 times it."""
-        seen, hidden = (self.n >= 4) & (self.n <= last), (self.n > last) & (self.n <= 16 * last)
-        pilot = _curve(self.n[seen], self.table[seen, :seeds], "mse")
-        truth = self.table.mean(axis=1)[hidden]
-        return Case(self.population, f"{self.problem} {self.network}", pilot, self.n[hidden], truth)
+        hidden = (self.n > last) & (self.n <= 16 * last)
+        seen, truth = pilot_to(self.n, self.table, last, seeds), self.table.mean(axis=1)[hidden]
+        return Case(self.population, f"{self.problem} {self.network}", seen, self.n[hidden], truth)
+
+
+def pilot_to(n: Array, table: Array, last: int, seeds: int = 3) -> Curve:
+    """The sizes from 4 to the last of some seeds."""
+    seen = (n >= 4) & (n <= last)
+    return _curve(n[seen], table[seen, :seeds], "mse")
 
 
 @cache
@@ -425,6 +432,44 @@ def image_curves() -> dict[tuple[str, str], Curve]:
         n, error, seeds = zip(*rows, strict=True)
         curves[network, population] = Curve(n, error, seeds, network)
     return curves
+
+
+# Networks with known operators, and dense ones beside them.
+KNOWN = (
+    ("unet", "dense-unet"),
+    ("cnn", "dense"),
+    ("unrolled", "dense-unet"),
+    ("ct-fbp-unet", "ct-dense-unet"),
+    ("ct-primal-dual", "ct-dense-unet"),
+    ("ct-fbp-unet-long", "ct-dense-unet-long"),
+    ("KO", "FC"),
+)
+
+
+def pairs() -> dict[str, list[Pair]]:
+    """By database, known and dense networks that saw the same images; real_curves.csv is linear."""
+    settings: dict[tuple[str, ...], dict[str, Measured]] = {}
+    for curve in imaging():
+        networks = settings.setdefault((f"imaging, {curve.recipe}", *curve.setting), {})
+        networks[curve.network] = curve.n, curve.table
+    for (network, population), whole in image_curves().items():
+        networks = settings.setdefault(("image networks", population), {})
+        networks[network] = whole.sizes.astype(float), whole.table
+    linear: dict[tuple[str, str, str], list[tuple[int, int, float]]] = {}
+    with (DATA / "real_curves.csv").open(encoding="utf-8", newline="") as lines:
+        for population, point, model, n, seed, error in list(csv.reader(lines))[1:]:
+            measured = int(n), int(seed), float(error)
+            linear.setdefault((population, point, model), []).append(measured)
+    for (population, point, model), rows in linear.items():
+        sizes = np.unique([row[0] for row in rows]).astype(np.float64)
+        table = np.array([row[2] for row in sorted(rows)]).reshape(len(sizes), -1)
+        settings.setdefault(("linear", population, point), {})[model] = sizes, table
+    found: dict[str, list[Pair]] = {}
+    for (database, *_), networks in settings.items():
+        for known, dense in KNOWN:
+            if known in networks and dense in networks:
+                found.setdefault(database, []).append((networks[known], networks[dense]))
+    return found
 
 
 # --- Simulated power laws ------------------------------------------------------------------------

@@ -11,20 +11,26 @@ pilot's largest N, as far as the curve was measured:
 - The same for true errors at 2, 4 and 8 times a pilot beyond N = 32, taken as targets. The truth
   sets these: of right odds one in ten is too small, and always there, so that where 40% are there,
   three in four of them would be enough.
-- Ratios of dense over known networks (imaging): how often the 90% interval holds the true ratio.
+- Ratios of dense over known networks: how often the 90% interval holds the true ratio, as it is
+  widened now and by other factors; and by the factor at which 90% of all other databases' held.
+- Published curves: the log error of the median at held-out points.
 
     python -m benchmarks.planner.odds [--databases lcdb,neural] [--rivals] [--save VERSION]
-    python -m benchmarks.planner.odds --tables      # of what is kept: results/planner.txt, and
-                                                    # korisk/planning/record.json, which answers say
+    python -m benchmarks.planner.odds --tables      # of what is kept: results/planner.txt
     python -m benchmarks.planner.odds --noise       # of a single seed, by database
+    python -m benchmarks.planner.odds --same        # do names, units or orders matter?
+    python -m benchmarks.planner.odds --search --prior NAME  # results/planner_search.json
 
---save keeps the figures in results/planner.json under a version, "rivals" or "noise". Run with
-another version's `src` on PYTHONPATH, it asks that version the same:
+--save keeps the figures in results/planner.json under a version, "rivals", "noise" or "same". With
+another version's `src` on PYTHONPATH it asks that version the same, and with a name of `priors.py`
+this version with that prior:
 
     PYTHONPATH=OTHER/src:. python -m benchmarks.planner.odds --save 0.3.0
+    python -m benchmarks.planner.odds --prior TWO --save TWO
 """
 
 import argparse
+import importlib
 import json
 import math
 import multiprocessing
@@ -36,16 +42,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import korisk as kr
 from benchmarks.planner import curves, rivals
-from benchmarks.planner.curves import DATABASES, Case, ImagingCurve
+from benchmarks.planner.curves import DATABASES, Case, Pair
 from korisk.curves.curve import Curve
-from korisk.planning.compare import compare
 from korisk.planning.futures.posterior import posterior
 
+comparing: Any = importlib.import_module("korisk.planning.compare")
 Array = NDArray[np.float64]
 
 RESULTS = Path(__file__).parents[1] / "results"
 KEPT, TEXT = RESULTS / "planner.json", RESULTS / "planner.txt"
+SEARCHED = RESULTS / "planner_search.json"
 RECORD = Path(__file__).parents[2] / "src" / "korisk" / "planning" / "record.json"
 TARGETS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the pilot's last error
 FACTORS = (2, 4, 8, 16)  # times the pilot's largest N
@@ -55,10 +63,17 @@ SCORES = ("Brier", "CRPS")
 VERSIONS = ("0.3.0", "TWO", "now")
 NO_WORSE = 1.0005  # a score over that of TWO, up to rounding
 LABELS = {"posterior": "**posterior**"}
-RECORDED = ("imaging, long", "imaging, short")  # imaging networks, on which nothing was chosen
+# Imaging networks, with the prior that is chosen without them: long trainings lead to today's.
+RECORDED = {"imaging, long": "now", "imaging, short": "imaging, short, left out"}
 LEAST = 100  # statements of a tenth of the odds that is judged
 SHORT = 32  # a pilot to this N is a short one
 EVERY = 3  # rivals are asked about each third pilot
+MANY = 400  # pilots of a database, of which the search sees every second one
+SAME = 20  # one pilot in so many is asked again in other words
+NAMES = ("", "mse", "error rate", "val_loss", "x")  # of the same metric
+SCALES = (1e-6, 100.0)  # of its unit
+WIDTHS = tuple(1 + step / 4 for step in range(9))  # factors of the logarithm of an interval
+HOLDS = 0.9  # of the true ratios, at the factor that is chosen
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 FAR = 1e4  # times the pilot; a rival's answer beyond it is a refusal
 MISSED = 5.0  # log error of a rival whose prediction is no number
@@ -221,27 +236,35 @@ def published(work: tuple[str, curves.NeuralCurve]) -> float:
     return float(np.sqrt(np.mean(np.where(np.isfinite(away), away, MISSED) ** 2)))
 
 
-def ratios(work: tuple[ImagingCurve, ImagingCurve, int]) -> list[list[float]]:
-    """For each target: whether the interval holds the true ratio, and log of said over true."""
-    pair, last = work[:2], work[2]
-    first, second = (curve.case(last).curve for curve in pair)
-    truths = [np.minimum.accumulate(curve.table.mean(axis=1)) for curve in pair]
+def ratios(work: tuple[Pair, int]) -> list[list[float]]:
+    """For each target: log of said over true, and whether intervals of each width hold the true."""
+    pair, last = work
+    first, second = (curves.pilot_to(*curve, last) for curve in pair)
+    truths = [np.minimum.accumulate(table.mean(axis=1)) for _, table in pair]
+    (known_n, _), (dense_n, _) = pair
     rows = []
-    for target in np.unique(truths[1][pair[1].n > last]):
+    for target in np.unique(truths[1][dense_n > last]):
         passed = [np.flatnonzero(truth <= target) for truth in truths]
-        if not all(map(len, passed)) or pair[0].n[passed[0][0]] < 4:
+        # Where the first size meets the target already, the true N is not known.
+        if not all(len(at) and at[0] for at in passed) or known_n[passed[0][0]] < 4:
             continue
-        needed = [
-            crossed(curve.n, truth, target) for curve, truth in zip(pair, truths, strict=True)
-        ]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            comparison = compare(first, second, float(target))
-        if comparison.ratio_range is not None:
-            low, high = comparison.ratio_range
-            true = needed[1] / needed[0]
-            said = math.log(comparison.ratio / true) if comparison.ratio else math.nan
-            rows.append([float(low / (1 + 1e-9) <= true <= high * (1 + 1e-9)), said])
+        needed = [crossed(n, truth, target) for (n, _), truth in zip(pair, truths, strict=True)]
+        ranges = []
+        for width in (1.0, 2.0):
+            comparing.WIDER = width
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                comparison = comparing.compare(first, second, float(target))
+                ranges.append(np.log(comparison.ratio_range or (math.nan, math.nan)))
+        if np.isnan(ranges).any():
+            continue
+        # Ends of other widths lie on a line; an infinite one, or one inside the pilot, stays.
+        with np.errstate(invalid="ignore"):
+            steps = np.where(np.isfinite(ranges[0]), ranges[1] - ranges[0], 0.0)
+        true = math.log(needed[1] / needed[0])
+        ends = [ranges[0] + (width - 1) * steps for width in WIDTHS]
+        held = [float(low - 1e-9 <= true <= high + 1e-9) for low, high in ends]
+        rows.append([math.log(comparison.ratio) - true if comparison.ratio else math.nan, *held])
     return rows
 
 
@@ -253,16 +276,42 @@ def crossed(n: Array, truth: Array, target: float) -> float:
     return float(np.exp(sizes[0] + part * (sizes[1] - sizes[0])))
 
 
-def pairs(recipe: str) -> Iterator[tuple[ImagingCurve, ImagingCurve, int]]:
-    """Known and dense networks that saw the same pairs, and the last N of their pilots."""
-    settings: dict[tuple[str, str], dict[str, ImagingCurve]] = {}
-    for curve in curves.imaging():
-        if curve.recipe == recipe:
-            settings.setdefault(curve.setting, {})[curve.network] = curve
-    for networks in settings.values():
-        for known, dense in (("unet", "dense-unet"), ("cnn", "dense"), ("unrolled", "dense-unet")):
-            if known in networks and dense in networks:
-                yield from ((networks[known], networks[dense], last) for last in (64, 256))
+# --- The same question in other words ------------------------------------------------------------
+
+
+def same(case: Case) -> dict[str, bool]:
+    """Whether an answer stays with another name, unit or order; and whether copies are refused."""
+    n, error, seed = case.curve.n, case.curve.error, case.curve.seed
+    goal = 0.8 * case.last_error
+
+    def answers(curve: Curve, scale: float = 1.0) -> Array:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            plan = kr.plan(curve, goal * scale)
+            errors = plan.forecast.law(case.hidden_n)
+        quantiles = [errors.quantile(p) - math.log(scale) for p in (0.05, 0.5, 0.95)]
+        sizes = [plan.lower, plan.upper, plan.even, plan.samples(SURE)]
+        logs = [math.log(size) if size else math.inf for size in sizes]
+        odds = errors.under(np.full(len(case.hidden_n), math.log(goal * scale)))
+        return np.concatenate([*quantiles, logs, odds, [bool(plan.doubt)]])
+
+    def close(one: Array, other: Array) -> bool:
+        return bool(np.allclose(one, other, rtol=0, atol=1e-5))
+
+    said = answers(case.curve)
+    order = np.random.default_rng(0).permutation(len(n))
+    mixed = Curve(n[order], error[order], [seed[row] for row in order])
+    try:
+        Curve([*n, n[0]], [*error, error[0]], [*seed, seed[0]])
+        refused = False
+    except kr.KoriskError:
+        refused = True
+    return {
+        "name": all(close(answers(Curve(n, error, seed, metric=name)), said) for name in NAMES),
+        "unit": all(close(answers(Curve(n, s * error, seed), s), said) for s in SCALES),
+        "order": close(answers(mixed), said),
+        "copy": refused,
+    }
 
 
 # --- The noise of a single seed ------------------------------------------------------------------
@@ -351,13 +400,35 @@ def of_odds(kept: dict[str, Any]) -> Iterator[str]:
         yield f"- {version}: {', '.join(odds)}"
 
 
+def of_same(kept: dict[str, Any]) -> Iterator[str]:
+    """How many pilots are answered alike whatever they are called."""
+    yield from head("database (pilots)", "another name", "another unit", "another order", "a copy")
+    for name, row in kept["same"].items():
+        stay = (f"{row[key]:,} stay" for key in ("name", "unit", "order"))
+        yield line(f"{name} ({row['pilots']})", *stay, f"{row['copy']:,} refused")
+
+
 def of_ratios(kept: dict[str, Any]) -> Iterator[str]:
-    """Ratios of samples, dense over known networks, of two versions."""
-    yield from head("trainings (ratios)", "interval holds: 0.3.0, now", "middle over true ratio")
-    for name, row in kept["now"]["ratios"].items():
-        pair = kept["0.3.0"]["ratios"][name], row
-        cells = (", ".join(short(of[key], 2) for of in pair) for key in ("holds", "median"))
-        yield line(f"{name} ({row['ratios']})", *cells)
+    """Ratios of samples, dense over known networks, of three versions; and left out."""
+    columns = ("left out: widened by, holds", "middle over true ratio: 0.3.0, TWO, now")
+    yield from head("networks (ratios)", "interval holds: 0.3.0, TWO, now", *columns)
+    rows = kept["now"]["ratios"]
+    for name, row in rows.items():
+        of_versions = [kept[version]["ratios"][name] for version in VERSIONS]
+        holds, middles = (
+            ", ".join(short(of[key], 2) for of in of_versions) for key in ("holds", "median")
+        )
+        width, held = left_out(rows, name)
+        yield line(f"{name} ({row['ratios']})", holds, f"{width:g}, {short(held, 2)}", middles)
+
+
+def left_out(rows: dict[str, dict[str, Any]], name: str) -> tuple[float, float]:
+    """The least of `WIDTHS` at which 90% of all others' ratios held, and what it holds here."""
+    others = [row for key, row in rows.items() if key != name]
+    counts = [row["ratios"] for row in others]
+    held = np.average([row["by width"] for row in others], axis=0, weights=counts)
+    index = int(np.argmax(held >= min(HOLDS, held.max())))
+    return WIDTHS[index], rows[name]["by width"][index]
 
 
 def of_others(kept: dict[str, Any]) -> Iterator[str]:
@@ -373,13 +444,17 @@ def of_others(kept: dict[str, Any]) -> Iterator[str]:
             cells = (short(row[figure], digits) for row in rows["databases"].values())
             yield line(LABELS.get(name, name), *cells)
     yield from head("published curves: RMSE of log error", "mean", "geometric mean")
-    for name, rows in kept["rivals"].items():
-        yield line(LABELS.get(name, name), *(short(value, 4) for value in rows["neural"]))
+    means = {
+        f"{LABELS['posterior']}, {version}": kept[version]["published"] for version in VERSIONS
+    }
+    means |= {name: rows["neural"] for name, rows in kept["rivals"].items() if name not in LABELS}
+    for name, pair in means.items():
+        yield line(name, *(short(value, 4) for value in pair))
 
 
 def of_search(kept: dict[str, Any]) -> Iterator[str]:
     """What is chosen with each database left out, and how it does there beside TWO."""
-    found = json.loads((RESULTS / "planner_search.json").read_text("utf-8"))
+    found = json.loads(SEARCHED.read_text("utf-8"))
     names = [*found]
     table = np.array([[row[database] for database in DATABASES] for row in found.values()])
     over = table / table[names.index("TWO")]  # (variants, databases, scores)
@@ -396,6 +471,7 @@ TABLES = {
     "scores": of_scores,
     "sure": of_sure,
     "odds": of_odds,
+    "same": of_same,
     "ratios": of_ratios,
     "rivals": of_others,
 }
@@ -410,23 +486,18 @@ def tables(kept: dict[str, Any]) -> Iterator[str]:
 
 
 def record() -> dict[str, Any]:
-    """How often answers held on curves that chose nothing, as every answer says it.
-
-    Rehearsals keep what `benchmarks.prediction.rehearse` found.
-    """
-    kept = json.loads(KEPT.read_text("utf-8"))["now"]
-    rows = [kept["databases"][name]["enough by distance"] for name in RECORDED]
+    """How often answers of pilots held on curves that were left out, for `planner.record`."""
+    kept = json.loads(KEPT.read_text("utf-8"))
+    rows = [kept[as_]["databases"][at]["enough by distance"] for at, as_ in RECORDED.items()]
     counts = {factor: np.sum([row[factor] for row in rows], axis=0) for factor in rows[0]}
-    result: dict[str, Any] = json.loads(RECORD.read_text("utf-8"))
-    result["pilot"] = [
+    of_pilots = [
         {"times": int(factor), "asked": int(asked), "held": held / asked}
         for factor, (asked, held) in counts.items()
     ]
-    of_ratios = kept["ratios"].values()
-    total = sum(row["ratios"] for row in of_ratios)
-    held = sum(row["ratios"] * row["holds"] for row in of_ratios) / total
-    result["ratio"] = [{"times": 1e99, "asked": total, "held": held}]
-    return result
+    pairs = kept["now"]["ratios"]
+    total = sum(row["ratios"] for row in pairs.values())
+    held = sum(row["ratios"] * left_out(pairs, name)[1] for name, row in pairs.items()) / total
+    return {"pilot": of_pilots, "ratio": [{"times": 1e99, "asked": total, "held": held}]}
 
 
 # --- The command ---------------------------------------------------------------------------------
@@ -435,17 +506,52 @@ def record() -> dict[str, Any]:
 def of_version(pool: Any, names: list[str]) -> dict[str, Any]:
     """The figures of the version of korisk that is imported."""
     answers = {name: pool.map(asked, DATABASES[name](), chunksize=4) for name in names}
-    result: dict[str, Any] = {"databases": {name: figures(a) for name, a in answers.items()}}
-    result["odds"] = tenths(np.concatenate([statements(a) for a in answers.values()]))
-    result["ratios"] = {}
-    for recipe in ("long", "short"):
-        rows = np.array([row for found in pool.map(ratios, list(pairs(recipe))) for row in found])
-        result["ratios"][recipe] = {
+    result: dict[str, Any] = {}
+    if answers:
+        result["databases"] = {name: figures(rows) for name, rows in answers.items()}
+        result["odds"] = tenths(np.concatenate([statements(rows) for rows in answers.values()]))
+    if names not in ([], [*DATABASES]):
+        return result
+    result["ratios"], width = {}, WIDTHS.index(getattr(comparing, "WIDER", 1.0))
+    for name, of_name in curves.pairs().items():
+        work = [(pair, last) for pair in of_name for last in curves.PILOTS[1:]]
+        rows = np.array([row for found in pool.map(ratios, work) for row in found])
+        held = rows[:, 1:].mean(axis=0).tolist()
+        result["ratios"][name] = {
             "ratios": len(rows),
-            "holds": float(rows[:, 0].mean()),
-            "median": float(np.exp(np.nanmedian(rows[:, 1]))),
+            "holds": held[width],
+            "by width": held,
+            "median": float(np.exp(np.nanmedian(rows[:, 0]))),
+        }
+    result["published"] = of_published(pool, "posterior")
+    return result
+
+
+def of_published(pool: Any, name: str) -> list[float]:
+    """An estimator's error on published curves: its mean and geometric mean."""
+    misses = np.array(pool.map(published, [(name, curve) for curve in curves.neural()]))
+    return [float(misses.mean()), float(np.exp(np.log(misses).mean()))]
+
+
+def of_same_questions(pool: Any, names: list[str]) -> dict[str, Any]:
+    """By database, of how many pilots the answer stays in other words."""
+    result = {}
+    for name in names:
+        rows = pool.map(same, DATABASES[name]()[::SAME])
+        result[name] = {"pilots": len(rows)} | {
+            key: sum(row[key] for row in rows) for key in rows[0]
         }
     return result
+
+
+def search(pool: Any, names: list[str]) -> dict[str, list[float]]:
+    """Brier score and CRPS by database, of every second pilot where there are many."""
+    scores = {}
+    for name in names:
+        pilots = DATABASES[name]()
+        found = figures(pool.map(asked, pilots[:: 1 + (len(pilots) > MANY)], chunksize=4))
+        scores[name] = [round(found[score], 5) for score in SCORES]
+    return scores
 
 
 def of_rivals(pool: Any, names: list[str]) -> dict[str, Any]:
@@ -462,35 +568,53 @@ def of_rivals(pool: Any, names: list[str]) -> dict[str, Any]:
                 "2x": float((logs <= math.log(2) + 1e-9).mean()),
                 "none": float(np.isinf(logs).mean()),
             }
-        misses = np.array(pool.map(published, [(name, curve) for curve in curves.neural()]))
-        means = [float(misses.mean()), float(np.exp(np.log(misses).mean()))]
-        result[name] = {"databases": of_database, "neural": means}
+        result[name] = {"databases": of_database, "neural": of_published(pool, name)}
     return result
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
     """Ask, print and keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--databases", default=";".join(DATABASES), help="with semicolons between")
+    parser.add_argument(
+        "--databases",
+        default=";".join(DATABASES),
+        help="with semicolons between; '' asks for ratios and published curves alone",
+    )
+    parser.add_argument("--prior", help="answer with another prior, a name of priors.py")
+    asks = {"rivals": of_rivals, "same": of_same_questions, "search": search}
     parser.add_argument("--rivals", action="store_true", help="ask other estimators instead")
+    parser.add_argument("--same", action="store_true", help="ask again with other names and units")
+    parser.add_argument("--search", action="store_true", help="score priors, keep their scores")
     parser.add_argument("--save", help="keep the figures under this name")
     parser.add_argument("--tables", action="store_true", help="write tables of what is kept")
     parser.add_argument("--noise", action="store_true", help="print the deviation of seeds")
+    parser.add_argument("--processes", type=int, help="default: one for each core")
     options = parser.parse_args(None if arguments is None else list(arguments))
+    if options.search and not options.prior:
+        parser.error("--search needs a --prior")
     kept = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
     if options.tables:
         TEXT.write_text("\n".join(tables(kept)), "utf-8")
-        RECORD.write_text(json.dumps(record(), indent=1) + "\n", "utf-8")
         return
+    if options.prior:
+        from benchmarks.planner import priors  # other versions have no such priors
+
+        priors.use(options.prior)
     if options.noise:
         result: dict[str, Any] = noise()
     else:
-        with multiprocessing.Pool() as pool:
-            ask = of_rivals if options.rivals else of_version
-            result = ask(pool, options.databases.split(";"))
+        with multiprocessing.Pool(options.processes) as pool:
+            ask = next((asks[name] for name in asks if getattr(options, name)), of_version)
+            result = ask(pool, [name for name in options.databases.split(";") if name])
     print(json.dumps(result, indent=1))
+    if options.search:
+        found = json.loads(SEARCHED.read_text("utf-8"))
+        rows = (found | {options.prior: found.get(options.prior, {}) | result}).items()
+        lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows)
+        SEARCHED.write_text("{" + ",\n ".join(lines) + "}\n", "utf-8")
     if options.save:
-        KEPT.write_text(json.dumps(kept | {options.save: result}, indent=1) + "\n", "utf-8")
+        kept[options.save] = kept.get(options.save, {}) | result
+        KEPT.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
