@@ -72,7 +72,7 @@ def test_a_set_up_is_what_is_needed_and_an_interrupted_one_is_done_again(tmp_pat
     def installed(stamp: str) -> tuple[int, list[tuple[str, str]]]:
         """How make ends, and who installed which extras."""
         calls.write_text("")
-        call = [tools / "make", f".venv/{stamp}", "PYTHON=python"]
+        call = [str(tools / "make"), f".venv/{stamp}", "PYTHON=python"]
         done = subprocess.run(
             call, cwd=tmp_path, env={"PATH": str(tools)}, capture_output=True, check=False
         )
