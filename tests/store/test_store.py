@@ -216,10 +216,10 @@ def test_failure_gives_way_to_failure_and_to_results_but_results_to_nothing(path
         store.record_failure(task, "first", USAGE)
         store.record_failure(task, "second", USAGE)
         assert [failure.error for failure in store.failures()] == ["second"]
-        assert store.failed(task)
+        assert store.states([task]) == {task.key: "failed"}
         changed = replace(task, spec={**task.spec, "sizes": [4]})
         store.check([changed])  # a failure does not bind the spec
-        assert not store.failed(changed)
+        assert store.states([changed]) == {}
         assert store.missing([task, other]) == [task, other]
         store.record(task, result(task), USAGE)
         assert (store.failures(), store.missing([task, other])) == ([], [other])
@@ -592,7 +592,7 @@ def test_what_a_killed_writer_left_is_read_whole_or_refused(
     leave(path, copy)
     assert content(copy) == content(path)
     with Store.create_or_open(copy, STUDY) as store:
-        assert store.finished(tasks(1, 1)[0])
+        assert store.missing(tasks(1, 1)) == []
     path.unlink()
     leave(path, sealed / "study.db")
     seal(sealed)
@@ -686,7 +686,7 @@ def test_a_store_there_warns_and_does_without_wal(mounted: Path) -> None:
         store.record(task, result(task), USAGE)
         assert journal(path) == "ordinary"
         with Store.read(path) as reader:
-            assert reader.finished(task)
+            assert reader.missing([task]) == []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         local = mounted / "fast disk" / "study.db"

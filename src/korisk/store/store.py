@@ -341,38 +341,8 @@ class Store:
                 raise ValueError(f"{name} of the study was changed after it was written")
             return str(value)
 
-    def finished(self, task: Task) -> bool:
-        """Whether the results of a task are stored.
-
-        Parameters
-        ----------
-        task : Task
-            The cell.
-
-        Returns
-        -------
-        bool
-            True if a cell of this key and spec is finished.
-        """
-        return self.states([task]).get(task.key) == "done"
-
-    def failed(self, task: Task) -> bool:
-        """Whether a task, with the spec that it has now, failed.
-
-        Parameters
-        ----------
-        task : Task
-            The cell.
-
-        Returns
-        -------
-        bool
-            True if a cell of this key and spec failed.
-        """
-        return self.states([task]).get(task.key) == "failed"
-
     def states(self, tasks: Iterable[Task]) -> dict[str, str]:
-        """How tasks ended, read at once: two calls of `finished` cost as much.
+        """How tasks ended that are stored with the spec that they have now.
 
         Parameters
         ----------
@@ -382,7 +352,7 @@ class Store:
         Returns
         -------
         dict of str to str
-            "done" or "failed" by the key of a task; others have not run with their spec.
+            "done" or "failed" by the key of a task; others have not run.
         """
         with file.reading(self.path):
             # Without the index, which may be damaged although the cells are intact.
