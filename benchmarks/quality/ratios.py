@@ -164,7 +164,7 @@ clean = {name: value for name, value in os.environ.items() if not name.startswit
 subprocess.run(["git", "clone", "-q", {source!r}, "clone"], check=True)
 stamp = ".study" if "/.study" in Path("clone/Makefile").read_text() else ".ready"
 before = resource.getrusage(resource.RUSAGE_CHILDREN)
-call = ["make", "-C", "clone", f".venv/{stamp}", f"PYTHON={{sys.executable}}"]
+call = ["make", "-C", "clone", f".venv/{stamp}", f"PYTHON={sys.executable}"]
 subprocess.run(call, check=True, stdout=sys.stderr, env=clean)
 after = resource.getrusage(resource.RUSAGE_CHILDREN)
 print("CPU s:", after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
@@ -304,7 +304,7 @@ def main() -> None:
     options = parser.parse_args()
     kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
     version = options.before.joinpath("src", "korisk", "_version.py").read_text(encoding="utf-8")
-    kept = {"before": version.split('"')[1], "parts": kept.get("parts", {})}
+    kept = {"before": version.split('"')[-2], "parts": kept.get("parts", {})}
     for part in options.only.split(","):
         load, rows = os.getloadavg()[0], []
         for name, job in PARTS[part].items():
