@@ -299,7 +299,7 @@ def tuned_tables(path: Path = TUNED) -> Iterator[str]:
         "their 90% interval."
     )
     yield "\n### 64 x 64 pixels, the best dense network\n"
-    yield table([fair_row(NAMES[name], *rest) for name, *rest in rivals(path)], FAIR)
+    yield table([fair_row(NAMES[row[0]], *row[1:]) for row in rivals(path)], FAIR)
     yield "\n### 64 x 64 pixels, an operator that is wrong\n"
     heads = [f"N = {n:,}" for n in SHOWN]
     yield table(wrong, ["", *heads, "dense ahead from N ="])

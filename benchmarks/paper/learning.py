@@ -664,7 +664,8 @@ def statements(known: Errors, dense: Errors) -> dict[str, bool | None]:
 def tables() -> Iterator[str]:
     """What was learned, what dense networks need for it, and what is left of the paper."""
     shown = (0, 4, 64, 1024)
-    curves, samples, fair, trainings = [], [], [], []
+    curves, samples, fair = [], [], []
+    trainings: list[Sequence[object]] = []
     judged: dict[str, list[dict[str, bool | None]]] = defaultdict(list)
     largest = SIZES[-1]
     for point, models in kept_cells().items():
@@ -700,7 +701,7 @@ def tables() -> Iterator[str]:
     yield "\n### Against the best dense network\n"
     yield table(fair, FAIR)
     yield "\n### The note\n"
-    yield table([*fair, *(fair_row(NAMES[name], *rest) for name, *rest in rivals())], FAIR)
+    yield table([*fair, *(fair_row(NAMES[row[0]], *row[1:]) for row in rivals())], FAIR)
     yield "\n### Statements\n"
     counts = [
         [says, *(_counted([point[says] for point in points]) for points in judged.values())]

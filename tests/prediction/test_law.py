@@ -234,7 +234,7 @@ def test_beyond_rehearsal_and_pilot_curves_are_fitted_to_both() -> None:
     assert last == pytest.approx([8, 16, 32, 64, 128, 256])
     far = np.array([5000.0])
     end = made.law(np.array([256.0])).under(np.log([1e-3]))
-    expected = 2 / 3 * extended.probability(far, 1e-3)
+    expected = 2 / 3 * extended.law(far).under(np.log([1e-3]))
     assert made.law(far).under(np.log([1e-3])) >= max(expected, end) - 1e-9
 
 

@@ -358,8 +358,8 @@ class Store:
             # Without the index, which may be damaged although the cells are intact.
             stored_cells = self._fetch("SELECT key, spec_hash, status FROM cells NOT INDEXED")
         statuses = {tuple(names): status for *names, status in stored_cells}
-        found = ((task.key, statuses.get((task.key, task.spec_hash))) for task in tasks)
-        return {key: status for key, status in found if status is not None}
+        states = ((task.key, statuses.get((task.key, task.spec_hash))) for task in tasks)
+        return {key: status for key, status in states if status is not None}
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
         """The tasks whose results are not stored, failed ones included.

@@ -292,7 +292,11 @@ def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
     return Posterior(
         pilot.last,
         weight,
-        **{name: columns[name][order] for name in ("level", "rate", "floor", "shift", "cap")},
+        level=columns["level"][order],
+        rate=columns["rate"][order],
+        floor=columns["floor"][order],
+        shift=columns["shift"][order],
+        cap=columns["cap"][order],
         walk=walk[order],
         walks=tuple(walks),
         pilot=pilot,

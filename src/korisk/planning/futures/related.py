@@ -50,7 +50,7 @@ class _Case:
 
     group: list[int]
     floor: float
-    part: Array  # (K,) the mean shape of its relatives with its floor
+    mean_shape: Array  # (K,) the mean shape of its relatives with its floor
     inverse: Array  # (K, K) inverse Cholesky factor of the covariance of the pilot's means
     ones: Array  # (K,) `inverse` times a vector of ones
     white: Array  # (K,) whitened log means minus shape and level
@@ -95,13 +95,13 @@ class Relatives:
         visible_variance = (fall / np.exp(parts)) ** 2 * shape[1][group]
         return parts.mean(axis=0), visible_variance.mean(axis=0) / len(parts)
 
-    def _shared(self, u: Array, part: Array, v: Array, other_part: Array) -> Array:
+    def _shared(self, u: Array, mean_shape: Array, v: Array, other_shape: Array) -> Array:
         """(M, L) covariance of log errors at u and v: walk and stretch."""
         # The walk starts at the pilot's last N (u = 0): its two sides are independent.
         same = np.sign(u)[:, None] * np.sign(v)[None, :] > 0
         nearer = np.minimum(np.abs(u)[:, None], np.abs(v)[None, :])
         walk = self.kinship.step**2 * np.where(same, nearer, 0.0)
-        return np.asarray(walk + self.kinship.stretch**2 * np.outer(part, other_part))
+        return np.asarray(walk + self.kinship.stretch**2 * np.outer(mean_shape, other_shape))
 
     @cached_property
     def _cases(self) -> list[_Case]:
@@ -111,19 +111,19 @@ class Relatives:
         noise, shape = np.maximum(self.variance, kin.least_noise**2), self._shape(self.n)
         cases = []
         for group, (floor, share) in product(groups, floors):
-            part, variance = self._part(shape, group, floor)
-            covariance = np.diag(noise + variance) + self._shared(u, part, u, part)
+            mean_shape, variance = self._part(shape, group, floor)
+            covariance = np.diag(noise + variance) + self._shared(u, mean_shape, u, mean_shape)
             # Generalised least squares for the level, which has a flat prior.
             inverse = np.linalg.inv(np.linalg.cholesky(covariance))
             ones = inverse.sum(axis=1)
-            white = inverse @ (self.y - part)
+            white = inverse @ (self.y - mean_shape)
             precision = float(ones @ ones)
             level = float(ones @ white) / precision
             misfit = float(white @ white) - level**2 * precision
             density = np.log(np.diag(inverse)).sum() - 0.5 * np.log(precision) - 0.5 * misfit
             evidence = float(np.log(share / len(groups))) + float(density)
             residual = white - level * ones
-            cases.append(_Case(group, floor, part, inverse, ones, residual, level, evidence))
+            cases.append(_Case(group, floor, mean_shape, inverse, ones, residual, level, evidence))
         return cases
 
     @cached_property
@@ -147,12 +147,12 @@ class Relatives:
         shape = self._shape(n)
         means, deviations = np.empty((2, len(self._cases), len(n)))
         for index, case in enumerate(self._cases):
-            part, variance = self._part(shape, case.group, case.floor)
-            pull = case.inverse @ self._shared(u, case.part, u_new, part)  # (K, M)
-            prior_variance = np.diag(self._shared(u_new, part, u_new, part)) + variance
+            mean_shape, variance = self._part(shape, case.group, case.floor)
+            pull = case.inverse @ self._shared(u, case.mean_shape, u_new, mean_shape)  # (K, M)
+            prior_variance = np.diag(self._shared(u_new, mean_shape, u_new, mean_shape)) + variance
             # Gaussian conditioning on the pilot's means, with the level estimated from them.
             free = 1.0 - case.ones @ pull
-            means[index] = part + case.level + case.white @ pull
+            means[index] = mean_shape + case.level + case.white @ pull
             spread = prior_variance - (pull**2).sum(axis=0) + free**2 / float(case.ones @ case.ones)
             deviations[index] = np.sqrt(np.maximum(spread, 1e-8))
         # Posterior weights of the hypotheses: their evidence over the sum of all.
