@@ -95,7 +95,7 @@ class Posterior:
     """A weighted mixture of curves; errors are log-normal around each curve.
 
     It is used for N from the pilot's last on. `roughness` and `misfit` measure whether it fits;
-    `korisk.planning.explain.doubt` explains where it does not.
+    `korisk.planning.pilot` explains where it does not.
     """
 
     last: float
