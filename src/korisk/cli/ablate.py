@@ -177,7 +177,7 @@ def ablate(
     if json:
         print_json(result.to_dict())
     else:
-        show(*result.tables(), result.explain(), *result.notes, f"{duration(result.seconds)}.")
+        show(result.explain(), *result.tables(), *result.notes, f"{duration(result.seconds)}.")
     if out is not None:
         from korisk.report.figures.forecast import comparison_figure
         from korisk.report.figures.style import save

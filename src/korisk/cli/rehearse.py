@@ -215,8 +215,9 @@ def rehearse(
     else:
         for result in points:
             output.show(*answer.point_lines(result, question))
-            output.show(*answer.point_tables(result, question), *answer.point_sentences(result))
+            output.show(*answer.point_tables(result, question))
         output.show_numbers(t for point in points for t in answer.point_numbers(point, question))
+        output.show(*(text for point in points for text in answer.point_sentences(point)))
     if plot is not None:
         from korisk.report.figures.forecast import plans_figure
 

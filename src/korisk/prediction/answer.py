@@ -46,7 +46,7 @@ def point_sentences(point: PointPrediction) -> Iterator[str]:
     cost = f"{point.name}: {duration(usage.seconds)}"
     for size, where in ((usage.peak_memory, "of memory"), (usage.device_memory, "on the GPU")):
         cost += f", at most {size / 2**30:.2f} GiB {where}" if size else ""
-    yield f"{cost}.\n"
+    yield f"{cost}."
 
 
 def reaches(points: Sequence[PointPrediction], question: Question) -> bool:

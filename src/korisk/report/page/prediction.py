@@ -69,5 +69,5 @@ def rehearsal_page(points: Sequence[PointPrediction], question: Question, *, tit
         Group(point.name, point.forecasts, point.targets[0] if goal is None else goal)
         for point in points
     ]
-    facts = [sentence.strip() for point in points for sentence in point_sentences(point)]
+    facts = [sentence for point in points for sentence in point_sentences(point)]
     return groups_page(groups, title=title, kind="korisk rehearse", sure=question.sure, facts=facts)
