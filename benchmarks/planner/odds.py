@@ -454,16 +454,21 @@ def of_others(kept: dict[str, Any]) -> Iterator[str]:
 
 def of_search(kept: dict[str, Any]) -> Iterator[str]:
     """What is chosen with each database left out, and how it does there beside TWO."""
-    found = json.loads(SEARCHED.read_text("utf-8"))
-    names = [*found]
-    table = np.array([[row[database] for database in DATABASES] for row in found.values()])
-    over = table / table[names.index("TWO")]  # (variants, databases, scores)
-    yield from head(f"left out, of {len(names) - 1} priors", "the choice: Brier, CRPS over TWO", "")
-    for place, database in enumerate(DATABASES):
-        others = np.delete(over.mean(axis=2), place, axis=1)
-        means = np.where((others <= NO_WORSE).all(axis=1), others.mean(axis=1), np.inf)
-        best = int(np.argmin(means))
-        yield line(database, ", ".join(short(v, 2) for v in over[best, place]), names[best])
+    tried = json.loads(SEARCHED.read_text("utf-8"))
+    yield from head(f"left out, of {len(tried) - 1} priors", "the choice: Brier, CRPS over TWO", "")
+    for database in DATABASES:
+        name = chosen(tried, database)
+        over = np.divide(tried[name][database], tried["TWO"][database])
+        yield line(database, ", ".join(short(v, 2) for v in over), name)
+
+
+def chosen(tried: dict[str, Any], left_out: str) -> str:
+    """The best prior, by its scores over TWO's, of those no worse on any other database."""
+    names, others = [*tried], [name for name in DATABASES if name != left_out]
+    table = np.array([[tried[name][database] for database in others] for name in names])
+    over = (table / table[names.index("TWO")]).mean(axis=2)  # (priors, databases)
+    means = np.where((over <= NO_WORSE).all(axis=1), over.mean(axis=1), np.inf)
+    return names[int(np.argmin(means))]
 
 
 TABLES = {

@@ -3,12 +3,14 @@
 The module is imported inside the tests, so that what it computes on import belongs to them.
 """
 
+import json
 import math
 
 import numpy as np
 import pytest
 
 import korisk as kr
+from benchmarks.planner import odds, priors
 from korisk.curves.noise import ONE_SEED
 
 SIZES = [8, 16, 32, 64, 128]
@@ -74,6 +76,17 @@ def test_plain_power_laws_mostly_have_no_floor_and_broad_curves_mostly_have_one(
     for kind in PRIOR.kinds:
         assert sum(kind.drift_weights) == pytest.approx(1)
         assert isinstance(hash(kind), int), "values can be keys of a cache"
+
+
+def test_the_prior_is_what_the_search_chooses_without_the_networks_of_the_record() -> None:
+    """For which `odds.RECORDED` says "now"; the others are asked with the prior they leave."""
+    from korisk.planning.futures.prior import BROAD, PRIOR, SLOW
+
+    scores = json.loads(odds.SEARCHED.read_text(encoding="utf-8"))
+    made = {name: (broad, slow, rest) for name, broad, slow, rest in priors.tried()}
+    for database, version in odds.RECORDED.items():
+        found = made[odds.chosen(scores, database)]
+        assert (found == (BROAD, SLOW, PRIOR)) == (version == "now")
 
 
 @pytest.mark.parametrize(

@@ -301,6 +301,7 @@ def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
         walks=tuple(walks),
         pilot=pilot,
         prior=prior,
+        lasting=0.0,
         evidence=float(log_weight.max() + np.log(total)),
         misfit=float(weight @ gammaincc(0.5 * freedom, 0.5 * columns["misfit"][order])),
     )
