@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from numbers import Real
 from typing import Any, TypeGuard
@@ -48,9 +48,9 @@ def label(what: str, value: object) -> str:
     return text
 
 
-def is_plain(cell: object) -> bool:
-    """Whether a cell is a text with a plain number, which only a mark of thousands may change."""
-    return type(cell) is str and bool(_PLAIN.fullmatch(cell))
+def all_plain(cells: Sequence[Any]) -> bool:
+    """Whether all cells are texts with plain numbers, which only a mark of thousands may change."""
+    return {*map(type, cells)} == {str} and all(map(_PLAIN.fullmatch, cells))
 
 
 def is_number(value: object) -> TypeGuard[Real]:
@@ -95,9 +95,8 @@ def decimal_mark(
     """
     first, marks_seen = dict[str, str](), set[str]()
     for cell, place in cells:
-        if not isinstance(cell, str) or (
-            ("." not in cell or "." in first) and _PLAIN.fullmatch(cell)
-        ):
+        # Once points are decimal, only a comma or a second point may say otherwise.
+        if not isinstance(cell, str) or ("." in first and "," not in cell and cell.count(".") < 2):
             continue
         if not _is_numeric(cell):
             continue

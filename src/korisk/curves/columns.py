@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any, NamedTuple, TypedDict
 
 from korisk._checks import one_of, require
-from korisk.curves.cells import MAX_LABEL, begins_as_number, folded, is_empty, is_plain, rough
+from korisk.curves.cells import MAX_LABEL, all_plain, begins_as_number, folded, is_empty, rough
 from korisk.curves.formats import Answer, Grid, Question, distinct
 from korisk.curves.unit import NAMES, metric_units, words
 from korisk.errors import KoriskError, did_you_mean, shown
@@ -133,7 +133,7 @@ class Layout:
         self.free = [col for col in range(len(self.header)) if col not in settled]
         # A column is numeric if half of its filled cells are: a few may hold a remark.
         cells = list(map(list, zip(*(row for _, row in grid.rows), strict=True)))
-        self.plain = {col for col, column in enumerate(cells) if all(map(is_plain, column))}
+        self.plain = {col for col, column in enumerate(cells) if all_plain(column)}
         self.filled = [
             column if col in self.plain else [cell for cell in column if not is_empty(cell)]
             for col, column in enumerate(cells)

@@ -36,6 +36,7 @@ _WORKBOOK, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"  # the first: a ZIP a
 _PARQUET = b"PAR1"
 _RECORD = '{"n": 64, "error": 0.1}'
 _PERCENT_HEAD = re.compile(r"(?i)\s*%\s*(of|data|train)")  # of a share of the data, no comment
+_BARE = re.compile(r"[\w.+-]+")  # nearly all cells: nothing to strip, no quotes
 _RULE = re.compile(r"[\s|+:=-]*(--|==|:-)[\s|+:=-]*")  # line between a header and its rows
 
 
@@ -216,8 +217,9 @@ def _checked(grid: Grid) -> Grid:
 
     used = [place for place, name in enumerate(grid.header) if is_used(place, name)]
     header = [grid.header[place] or f"column {place + 1}" for place in used]
-    picked = [(position, [row[place] for place in used]) for position, row in rows]
-    return distinct(replace(grid, header=header, rows=picked))
+    if len(used) < len(grid.header):
+        rows = [(position, [row[place] for place in used]) for position, row in rows]
+    return distinct(replace(grid, header=header, rows=rows))
 
 
 def distinct(grid: Grid) -> Grid:
@@ -390,7 +392,9 @@ def _split(lines: list[str], numbers: list[int], delimiter: str, source: Source)
         for row in reader:
             cells += len(row)
             _check_cells(cells, source)
-            texts = [from_cell(" ".join(cell.split())) for cell in row]
+            texts = [
+                cell if _BARE.fullmatch(cell) else from_cell(" ".join(cell.split())) for cell in row
+            ]
             if any(texts):
                 rows.append((numbers[begun], texts))
             begun = reader.line_num

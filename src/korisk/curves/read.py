@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from korisk.curves.cells import (
     EITHER,
     CellError,
+    all_plain,
     begins_as_number,
     decimal_mark,
     folded,
     is_empty,
-    is_plain,
     is_unclear,
     label,
     number,
@@ -159,8 +159,9 @@ class _Reader:
         for role, cols in (("n", [layout.n]), ("error", [v.place for v in layout.values])):
             unclear = [
                 (position, col, shown(row[col]))
-                for position, row in self.grid.rows
                 for col in cols
+                if col not in layout.plain or any(map(EITHER.fullmatch, layout.filled[col]))
+                for position, row in self.grid.rows
                 if is_unclear(row[col], self.mark, is_count=role == "n")
             ]
             if unclear and role not in layout.scale:
@@ -169,7 +170,7 @@ class _Reader:
                 every = len(unclear) == sum(len(layout.filled[col]) for col in cols)
                 # One factor would be wrong for other numbers.
                 rest = "" if every else "; write thousands without the mark"
-                position, col, text = unclear[0]
+                position, col, text = min(unclear)  # the first row
                 problem = f"{text} may be a thousand or a decimal{rest}"
                 raise self.wrong(position, col, problem, *answers if every else [])
 
@@ -290,7 +291,7 @@ class _Reader:
             return None
         try:
             model, metric, seed = [
-                "/".join([label(head, cells[col]) for col, head in places])
+                "/".join([label(head, cells[col]) for col, head in places]) if places else ""
                 for places in self.labels
             ]
         except KoriskError as error:
@@ -392,7 +393,7 @@ def _cleaned(grid: Grid) -> Grid:
     decibels = set[str]()
     for col, head in enumerate(grid.header):
         # Names such as "3 seeds" look like numbers with units.
-        if keys[col] in labels or all(map(is_plain, columns[col])):
+        if keys[col] in labels or all_plain(columns[col]):
             continue
         cells = [_plain(cell) for cell in columns[col]]
         pairs = [_SPREAD.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
