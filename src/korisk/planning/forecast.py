@@ -191,6 +191,16 @@ class Outlook:
         """(M,) the p-quantile of the error at each N."""
         return np.asarray(np.exp(self.law(np.atleast_1d(np.asarray(n, dtype=float))).quantile(p)))
 
+    def reached(self, n: int, p: float) -> float:
+        """The error, in the user's unit, that N samples reach with probability p."""
+        if (n, p) not in self._reached:  # all targets ask for the same few
+            self._reached[n, p] = float(self.unit.from_error(self.quantile([n], p).item()))
+        return self._reached[n, p]
+
+    @cached_property
+    def _reached(self) -> dict[tuple[int, float], float]:
+        return {}
+
     def at(self, n: float) -> Expectation:
         """The expected error at one N with its 90% band, in the user's unit.
 

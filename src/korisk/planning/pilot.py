@@ -76,6 +76,7 @@ def outliers(curve: Curve) -> dict[int, float]:
     return {row: float(np.exp(residual[row])) for row in judged if abs(residual[row]) > least}
 
 
+@lru_cache(maxsize=32)  # all targets of a pilot share them
 def findings(curve: Curve) -> tuple[str, ...]:
     """Sentences on what a reader of the plan should know about its pilot."""
     sizes = curve.sizes
@@ -135,6 +136,7 @@ def _copies(curve: Curve) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=32)  # needed for every target
+@lru_cache(maxsize=32)
 def no_learning(curve: Curve) -> bool:
     """Whether the error falls within noise, both from end to end and by its trend.
 
@@ -151,6 +153,7 @@ def no_learning(curve: Curve) -> bool:
     return -rise <= least and -slope * span <= trend
 
 
+@lru_cache(maxsize=32)
 @lru_cache(maxsize=32)
 def shows_floor(curve: Curve) -> bool:
     """Whether a pilot shows that its error levels off.

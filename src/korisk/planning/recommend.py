@@ -442,7 +442,7 @@ def _decided(plan: Numbers, sure: float) -> _Case:
         return _Case("unlikely", "unlikely", reasons, n, seeds, {"next": to_tell})
     if n is None:  # a run that needs no new samples comes first
         return _Case("measure", "check", [why, *limits], fields={"next": to_tell})
-    reached = float(forecast.unit.from_error(forecast.quantile([n], sure).item()))
+    reached = forecast.reached(n, sure)
     return _Case("measure", "measure", [why, words.then(n, reached, sure)], n, seeds)
 
 
