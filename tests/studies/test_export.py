@@ -177,7 +177,7 @@ def test_parquet_holds_what_a_store_does(tmp_path: Path, monkeypatch: pytest.Mon
     output = tmp_path / "table.parquet"
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "pyarrow", None)
-        with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[io\]'"):
+        with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[parquet\]'"):
             command(tmp_path, "--output", output)
     assert not output.exists()
     parquet = pytest.importorskip("pyarrow.parquet", reason="needs korisk[parquet]")

@@ -106,7 +106,18 @@ class Plan(Shown, Numbers):
         return samples
 
     def oddities(self, *, full: bool) -> tuple[str, ...]:
-        """All that is odd about the pilot; unless `full` the first, and how many more there are."""
+        """What is odd about the pilot.
+
+        Parameters
+        ----------
+        full : bool
+            Whether all of it, or the first, and how many more there are.
+
+        Returns
+        -------
+        tuple of str
+            A sentence for each.
+        """
         texts = self.findings
         if full or len(texts) < 2:
             return texts
