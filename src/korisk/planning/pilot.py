@@ -136,7 +136,6 @@ def _copies(curve: Curve) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=32)  # needed for every target
-@lru_cache(maxsize=32)
 def no_learning(curve: Curve) -> bool:
     """Whether the error falls within noise, both from end to end and by its trend.
 
@@ -153,7 +152,6 @@ def no_learning(curve: Curve) -> bool:
     return -rise <= least and -slope * span <= trend
 
 
-@lru_cache(maxsize=32)
 @lru_cache(maxsize=32)
 def shows_floor(curve: Curve) -> bool:
     """Whether a pilot shows that its error levels off.
