@@ -403,7 +403,8 @@ def test_few_distinct_images_are_a_curve_that_is_extrapolated(made: kr.Rehearsal
     for fall in falls:
         assert fall[made.curve.sizes <= made.unaltered].tolist() == pytest.approx([0.0] * 3)
     assert 0 <= falls[0][-1] < 0.02
-    assert 0.25 < falls[1][-1] < 0.4  # by .4 of each doubling, of which N = 32 is .9 away
+    # By at most .4 of a doubling, as N = 32 is .9 away; less, as the sizes without copies say less.
+    assert 0.1 < falls[1][-1] < 0.4
 
     def width(case: kr.Rehearsal) -> float:
         then = case.forecast().at(32)

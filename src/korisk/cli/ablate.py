@@ -182,8 +182,8 @@ def ablate(
         tell(f"wrote {out}")
     both = result.comparison
     arms = both.first.forecast, both.second.forecast
-    if target is not None and (asked := far_from(arms, target)):
-        raise KoriskError(asked)
+    if target is not None and (doubt := far_from(arms, target)):
+        raise KoriskError(doubt)
     # Last: an unknown ratio sets the exit code, and the curves are shown all the same.
     exit_if(bool(result.limited) or (both.ratio is None and both.ratio_range is None))
 

@@ -215,8 +215,8 @@ def rehearse(
             assert user_network is not None
             points = [rehearse_own(*user_network, data, request, with_recipe({}))]
     far = (far_from(point.forecasts, goal) for point in points for goal in targets)
-    asked = next(filter(None, far), "")
-    if asked:  # shown as without a target, and asked at the end
+    far_off = next(filter(None, far), "")
+    if far_off:  # shown as without a target, and asked at the end
         question = dataclasses.replace(question, targets=())
     # Not for tables alone: a record evaluates every forecast once more.
     content: JsonDict = {}
@@ -243,8 +243,8 @@ def rehearse(
     if out is not None:
         tell(f"wrote {write_prediction(out, content)}")
     # Last: these set the exit code, and the answers are shown all the same.
-    if asked:
-        raise KoriskError(asked)
+    if far_off:
+        raise KoriskError(far_off)
     output.exit_if(not answer.reaches(points, question))
 
 
@@ -317,8 +317,8 @@ def read_pilot(path: Path | None, metric: str, column: list[str] | None = None) 
             # The library says `unit`, which is the unit of images in this command.
             if not any(isinstance(x, Argument) and x.name == "unit" for x in error.message.parts):
                 raise
-            named = "name the column of errors mse, rmse, nmse or psnr, with --column error=NAME"
-            raise KoriskError(f"{path}: the metric is not clear; {named}") from None
+            remedy = "name the column of errors mse, rmse, nmse or psnr, with --column error=NAME"
+            raise KoriskError(f"{path}: the metric is not clear; {remedy}") from None
 
 
 def time_left(say: Callable[[str], None]) -> Callable[[str, float], None]:

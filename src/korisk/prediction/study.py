@@ -242,9 +242,9 @@ def _rehearsed(
     for label, (_, arguments) in networks.items():
         refuse_early(question, arguments, pilots.get(label))
     for label, (build, arguments) in networks.items():
-        made = rehearse(build, model=label, callbacks=request.callbacks, **arguments)
-        rehearsals.append(made.in_metric(question.metric, question.data_range))
-    views = tuple(made.forecast(pilots.get(made.curve.model)) for made in rehearsals)
+        rehearsal = rehearse(build, model=label, callbacks=request.callbacks, **arguments)
+        rehearsals.append(rehearsal.in_metric(question.metric, question.data_range))
+    views = tuple(item.forecast(pilots.get(item.curve.model)) for item in rehearsals)
     return PointPrediction(name, spec, tuple(rehearsals), views, notes, meter.read())
 
 

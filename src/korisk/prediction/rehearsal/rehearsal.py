@@ -130,8 +130,8 @@ class Rehearsal(Shown):
         weights = np.ones(_FINE)
         if len((plain := self.curve.up_to(self.unaltered)).sizes) >= FIT_SIZES:
             ends = np.log(self.curve.means[-1]) + quantiles[:, -1]
-            other = posterior(plain).law(np.full(_FINE, last))
-            weights = other.under(ends + _STEP) - other.under(ends - _STEP) + _LEAST
+            unaltered = posterior(plain).law(np.full(_FINE, last))
+            weights = unaltered.under(ends + _STEP) - unaltered.under(ends - _STEP) + _LEAST
         rows = np.interp(_NODES * weights.sum(), weights.cumsum() - weights / 2, np.arange(_FINE))
         at_rows = [np.interp(rows, np.arange(_FINE), column) for column in quantiles.T]
         return n, np.stack(at_rows, axis=1)
@@ -201,7 +201,7 @@ class Rehearsal(Shown):
             return 0.0
         of_seed = float((mean_variance(self.curve) * self.curve.counts)[-1])
         of_seed *= 1 - lasting_share(self.curve)  # both were tested on the same images
-        values = self.longer.before + self.longer.errors
+        values = [*self.longer.before, *self.longer.errors]
         before, after = np.log(self.curve.unit.to_error(values))
         gain = float(before - after)
         return gain if gain > _BEYOND_NOISE * math.sqrt(2 * of_seed) else 0.0
