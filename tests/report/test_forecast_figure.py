@@ -100,9 +100,7 @@ def test_the_number_enough_with_90_percent_is_marked(planned: Plan, figure: Figu
     assert line(shown, "answer").get_markerfacecolor() != line(shown, "even").get_markerfacecolor()
     ends = [n for n, _ in points(line(shown, "range"))]
     assert ends == [sure.lower, sure.upper]
-    assert planned.samples(0.9) is None
-    assert not lines(figure, "answer")
-    assert "% sure: N" not in written(figure)
+    assert planned.recommend().action != "collect"  # which is far beyond the pilot, if anywhere
     assert planned.recommend().sentence in written(figure)
 
 
