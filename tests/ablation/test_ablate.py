@@ -328,7 +328,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [curve.model for curve in curves] == ["known A^T", "dense A^T"]
     assert all(len(curve) == 3 for curve in curves)
     assert {each.name for each in out.iterdir()} == {
-        *("curves.csv", "ablation.json", "ablation.png", "ablation.svg"),
+        *("curves.csv", "ablation.html", "ablation.json", "ablation.png", "ablation.svg"),
     }
     small = ["--steps", "10", "--seeds", "1", "--sizes", "8,16,32,64"]
     mine = ["--network", f"{own}:build", "--replace", "A^T", "--target", "0.02"]
