@@ -125,7 +125,7 @@ def rehearse(name: str, draw: int, device: str) -> list[tuple[object, ...]]:
     )
     print(told.simulated, *told.notes, sep="\n", flush=True)
     rows: list[tuple[object, ...]] = []
-    for variant, curve in (("plain", told.curve), ("halved", told.halved)):
+    for variant, curve in (("plain", told.curve), ("distinct", told.distinct)):
         if curve is None:
             continue
         facts = told.unaltered, f"{told.level:.6g}", f"{told.seconds:.0f}"
@@ -176,11 +176,17 @@ def curve(rows: Sequence[Row], name: str, source: str, variant: str = "plain") -
 def rehearsal(rows: Sequence[Row], name: str, source: str) -> kr.Rehearsal:
     """A rehearsal of the results."""
     facts = next(row for row in rows if (row["network"], row["source"]) == (name, source))
+    plain, half = (curve(rows, name, source, variant) for variant in ("plain", "halved"))
+    distinct = int(facts["unaltered"])
     return kr.Rehearsal(
-        curve=curve(rows, name, source),
-        halved=curve(rows, name, source, "halved"),
+        curve=plain,
+        distinct=kr.Curve(
+            np.repeat([-(-distinct // 2), distinct], len(half.error)),
+            [*half.error, *plain.error[plain.n == half.sizes[-1]]],
+            half.seed * 2,
+        ),
         simulated=f"{EXAMPLES} example volumes, {source}",
-        unaltered=int(facts["unaltered"]),
+        unaltered=distinct,
         level=float(facts["level"]),
         parameters=sum(weights.numel() for weights in network(name).parameters()),
     )

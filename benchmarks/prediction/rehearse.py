@@ -20,7 +20,6 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +34,6 @@ from benchmarks.planner.imaging import NETWORKS, PROBLEMS, WIDTH, Setting, setti
 from korisk.operators import Matrix
 from korisk.planning.compare import Comparison
 from korisk.planning.plan import Plan
-from korisk.prediction.alterations import evidence
 from korisk.prediction.misfit import BELIEF
 from korisk.prediction.rehearsal.rehearse import SIZES
 
@@ -86,13 +84,6 @@ def asked(part: str) -> list[tuple[Setting, str]]:
     return wanted
 
 
-@cache
-def spoken_for(population: str, folder: Path | None) -> tuple[str, ...]:
-    """The alterations for which the examples of a population speak, once for all networks."""
-    examples = torch.from_numpy(base.population(population, folder)[1])[:EXAMPLES]
-    return evidence(examples).kinds
-
-
 def rehearsed(
     setting: Setting,
     network: str,
@@ -117,7 +108,6 @@ def rehearsed(
         noise,
         SIZES,
         seeds=3,
-        augment=spoken_for(setting.population, options.images),
         model=network,
         training=kr.prediction.Training(steps=options.steps, rate=NETWORKS[network][1]),
     )
@@ -144,8 +134,7 @@ def train(options: argparse.Namespace) -> None:
         words = made.simulated
         kinds = words[words.find("copies") :].partition("(")[2].partition(")")[0].replace(", ", " ")
         rows = []
-        variants = {"plain": made.curve, "halved": made.halved}
-        for variant, curve in variants.items():
+        for variant, curve in (("plain", made.curve), ("distinct", made.distinct)):
             if curve is None:
                 continue
             key = (setting.problem, network, setting.population, EXAMPLES, variant)
@@ -188,6 +177,14 @@ def curve_of(errors: Errors, sizes: Sequence[int] | None = None) -> kr.Curve:
     return kr.Curve(n, error, seed, "network", "mse")
 
 
+def distinct_of(variants: Mapping[str, Errors], unaltered: int) -> kr.Curve:
+    """Errors at the largest N over the number of distinct images."""
+    if "distinct" in variants:
+        return curve_of(variants["distinct"])
+    (half,), largest = variants["halved"].values(), max(variants["plain"])
+    return curve_of({(unaltered + 1) // 2: half, unaltered: variants["plain"][largest]})
+
+
 def read_rows(path: Path) -> list[dict[str, str]]:
     """The rows of a table."""
     with path.open(newline="") as file:
@@ -217,7 +214,7 @@ def rehearsals(path: Path, part: str) -> dict[Key, kr.Rehearsal]:
     return {
         key: kr.Rehearsal(
             curve=curve_of(variants["plain"]),
-            halved=curve_of(variants["halved"]),
+            distinct=distinct_of(variants, int(facts[key]["unaltered"])),
             simulated=f"{EXAMPLES} examples of {key[2]}",
             unaltered=int(facts[key]["unaltered"]),
             level=float(facts[key]["level"]),

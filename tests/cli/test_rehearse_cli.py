@@ -103,9 +103,45 @@ def test_json_holds_all_of_it(study: Path) -> None:
 
 
 def test_a_target_that_no_model_is_likely_to_reach_has_no_number(dense: Path) -> None:
-    (found,) = point_of(dense, "--target", 1e-9)["models"][0]["samples"]
+    last = point_of(dense)["models"][0]["curve"][-1]["error"]
+    (found,) = point_of(dense, "--target", last / 10)["models"][0]["samples"]
     assert (found["upper"], found["samples"]["0.5"]) == (None, None)
-    assert (found["recommendation"]["action"], found["reach"] < 0.01) == ("unlikely", True)
+    assert found["recommendation"]["action"] == "unlikely"
+
+
+@pytest.mark.parametrize("target", [30, 1e-9])
+def test_a_target_that_all_or_none_meet_by_far_is_asked_about(dense: Path, target: float) -> None:
+    out, err = rehearse(dense, "--target", target, code=2)
+    assert "has an expected error of" in " ".join(out.split())  # what was trained is shown
+    assert "collect" not in out
+    assert f"target {target:g} is far" in err
+    assert "in another unit? --metric takes" in err
+
+
+def decibels(error: float) -> float:
+    """The PSNR of a mean squared error, of images that span 2."""
+    return float(10 * np.log10(4 / error))
+
+
+@pytest.mark.parametrize("measured", [(), (0.045, 0.035, 0.02)], ids=["alone", "pilot"])
+def test_targets_and_answers_are_in_the_users_unit(
+    dense: Path, tmp_path: Path, measured: tuple[float, ...]
+) -> None:
+    """A number of decibels is an error: N are the same for it, and bands its other way round."""
+    points = []
+    for metric, unit in (("mse", float), ("psnr", decibels)):
+        rows = zip((4, 8, 16), map(unit, measured), strict=False)
+        pilot = tmp_path / f"{metric}.csv"
+        pilot.write_text(f"n,{metric}\n" + "".join(f"{n},{value!r}\n" for n, value in rows))
+        options = ["--pilot", pilot] if measured else []
+        options += ["--metric", metric, "--target", repr(unit(0.02))]
+        points.append(point_of(dense, *options, *(["--range", 2] if metric == "psnr" else [])))
+    (squares,), (others,) = (point["models"] for point in points)
+    assert [point["metric"] for point in points] == ["mse", "psnr"]
+    assert others["samples"][0]["samples"] == squares["samples"][0]["samples"]
+    for row, other in zip(squares["errors"], others["errors"], strict=True):
+        for name, same in (("value", "value"), ("lower", "upper"), ("upper", "lower")):
+            assert other[same] == pytest.approx(decibels(row[name]), abs=1e-6)
 
 
 def test_own_images_noise_and_files(dense: Path, tmp_path: Path) -> None:
@@ -192,7 +228,8 @@ def test_pilots_of_several_metrics_and_of_other_columns_are_read(
         (("--plot", "x.gif"), "suffix of a figure"), (("--images", "nowhere"), "does not exist"),
         (("--pilot", "nowhere.csv"), "no such file"), (("--column", "n=size"), "give --pilot FILE"),
         (("--target", 0.1, "--target", 0.2, "--plot", "x.png"), "draws one --target, got 2"),
-        (("--device", "tpu"), "--device must be"), (("--unit", "rmse"), "--pilot-unit rmse"),
+        (("--device", "tpu"), "--device must be"), (("--range", 255), "--range is of psnr"),
+        (("--metric", "ssim"), "--metric must be one of mse"),
         (("--patients", "file"), "images: {patients: file}"), (("--blank", "skip"), "--images"),
         (("--images", ".", "--unit", "mm"), "--unit must be one of HU"),
         (("--images", ".", "--patients", "each"), "patients must be one of auto"),
@@ -400,7 +437,6 @@ def test_the_command_rehearses_the_network_of_a_file_for_a_study(
     folder = saved(tmp_path / "images", 14)
     few = text(*own, "--images", folder, "--patients", "image")
     assert "14 example images" in few
-    assert "There are 14 images, of 256" in few
     assert "TypeError" in refused(*quick, "--network", f"{file}:fails")
     line = 1 + FILE[: FILE.index("raise SystemExit")].count("\n")
     assert f"SystemExit: 4 (net.py, line {line})" in refused(*quick, "--network", f"{file}:leaves")

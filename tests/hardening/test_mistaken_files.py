@@ -1,5 +1,6 @@
 """A file given to the wrong command: the message says what it is, and which command takes it."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -93,19 +94,17 @@ def test_the_remedy_for_a_broken_image_is_an_option(capsys: pytest.CaptureFixtur
     assert "sizes" not in said
 
 
-def test_a_pilot_of_roots_is_read_as_squares(capsys: pytest.CaptureFixture[str]) -> None:
-    from korisk.cli.rehearse import read_pilot
-
-    for name, power in (("mse", 1.0), ("rmse", 0.5)):
+def test_a_pilot_of_roots_is_one_of_squares(capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for name, power in (("mse", 1.0), ("rmse", 0.5), ("ssim", 0.0)):
         rows = [f"{n},{(0.5 / n) ** power},KO,{name}\n" for n in (4, 8, 16)]
         Path(f"{name}.csv").write_text("n,error,model,metric\n" + "".join(rows))
-    (squares,) = read_pilot(Path("mse.csv"), "error")
-    (roots,) = read_pilot(Path("rmse.csv"), "rmse")
-    np.testing.assert_allclose(roots.error, squares.error)
-    assert (roots.model, roots.metric, roots.unit) == ("KO", "mse", squares.unit)
-    assert korisk("rehearse", "study.yaml", "--pilot", "rmse.csv") == 2
-    assert korisk("rehearse", "study.yaml", "--pilot", "rmse.csv", "--pilot-unit", "psnr") == 2
-    assert "--pilot-unit must be one of error, rmse" in capsys.readouterr().err
+        code = korisk("rehearse", "study.yaml", "--pilot", f"{name}.csv", "--at", "64", "--json")
+        said.append((code, capsys.readouterr()))
+    errors = [json.loads(output.out)["points"][0]["models"][0]["errors"] for _, output in said[:2]]
+    assert errors[0] == errors[1]
+    assert said[2][0] == 2
+    assert "no metric 'mse'; known: ssim" in said[2][1].err
 
 
 def test_another_seed_draws_other_images(capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,10 +82,9 @@ def test_eight_weights_need_fewer_samples_than_a_matrix_by_as_much_as_is_known()
     def matrix() -> DenseNet:
         return DenseNet(8, 8, matrix=torch.zeros(8, 8).double(), relu=False)
 
-    sizes = (16, 32, 64, 128, 256)
+    how: dict[str, Any] = {"sizes": (16, 32, 64, 128, 256), "augment": lambda same, _: same}
     few, many = (
-        kr.rehearse(build, operator, images, 0.3, sizes=sizes, seeds=3, augment=[])
-        for build in (weights, matrix)
+        kr.rehearse(build, operator, images, 0.3, seeds=3, **how) for build in (weights, matrix)
     )
     assert (few.parameters, many.parameters) == (8, 64)
     floors = [float(made.curve.means[-1]) for made in (few, many)]
@@ -131,6 +130,6 @@ def test_the_level_and_the_copies_of_examples_are_those_of_any_network() -> None
     images = torch.rand(30, 8, 8, generator=draws, dtype=torch.float64)
     made = kr.rehearse(dense, Projector(SCAN, dtype=torch.float64), images, 0.1, **FEW)
     assert made.unaltered < 32
-    assert made.halved is not None
-    assert made.halved.sizes.tolist() == [32]
+    assert made.distinct is not None
+    assert made.distinct.sizes.tolist() == [5, 9, 17]
     assert made.level > 0

@@ -13,10 +13,10 @@ from korisk.curves.noise import ONE_SEED
 from korisk.errors import KoriskError
 from korisk.planning.compare import Comparison
 from korisk.planning.futures.law import Law
-from korisk.planning.futures.posterior import MOST_SIZES, posterior
+from korisk.planning.futures.posterior import posterior
 from korisk.planning.futures.prior import PRIOR
 from korisk.planning.plan import Forecast
-from korisk.prediction.law import RehearsedLaw, log_errors
+from korisk.prediction.law import RehearsedLaw
 from korisk.prediction.misfit import UNLIKE
 from pilots import power_pilot
 
@@ -135,7 +135,9 @@ def test_two_sizes_move_the_curve_or_contradict_it() -> None:
 
 @pytest.mark.parametrize("share", [0.005, 0.995])
 def test_short_pilots_doubt_what_happens_once_in_a_hundred(share: float) -> None:
-    end = float(law(PLAIN).quantile(np.array([16.0]), share)[0])
+    # Operator and noise are no assumption of what a pilot is held against.
+    unassumed = replace(law(PLAIN, scaled(1.0, 16)), pilot=None)
+    end = float(unassumed.quantile(np.array([16.0]), share)[0])
     for factor in (0.99, 1.01):
         outside = factor < 1 if share < 0.5 else factor > 1
         assert law(PLAIN, kr.Curve([16], [factor * end])).doubted == outside
@@ -144,11 +146,10 @@ def test_short_pilots_doubt_what_happens_once_in_a_hundred(share: float) -> None
 def test_trust_is_three_to_one_times_how_much_better_the_rehearsal_explains_the_pilot() -> None:
     """Densities of K errors; the fitted curve's level is free in a width of four."""
     pilot = power_pilot(floor=0.03, noise=0.02)
-    one = RehearsedLaw(
-        curve=PLAIN.curve, unaltered=0, level=0.0, belief=UNLIKE, pilot=pilot, rivals=True
-    )
+    one = RehearsedLaw(curve=PLAIN.curve, unaltered=0, level=0.0, belief=UNLIKE, pilot=pilot)
     rival = posterior(pilot, replace(PRIOR, least_noise=0.01, noises=(ONE_SEED,)))
-    log_odds = one._misfit_with(0.01).evidence - rival.evidence
+    (misfit,) = one._misfits_with(0.01)
+    log_odds = misfit.evidence - rival.evidence
     log_odds += 0.5 * (len(pilot.sizes) - 1) * math.log(2 * math.pi) + math.log(4) + math.log(3)
     assert math.log(one.trust / (1 - one.trust)) == pytest.approx(log_odds)
 
@@ -178,28 +179,6 @@ def test_without_examples_and_pilot_it_is_of_simulated_images_and_promises_no_ot
     assert pair.saving().startswith("On simulated images (random ellipses;")
 
 
-def test_a_pilot_is_held_against_the_rehearsal_where_that_holds() -> None:
-    within = rehearsal(sizes=np.array([16.0, 32, 64]))
-    pilot = scaled(1.0, 8, 16, 32, 64, 128)
-    tested = law(within, pilot)
-    assert tested.tested
-    assert tested._within is not None
-    assert tested._within.sizes.tolist() == [16, 32, 64]
-    rivals = replace(tested, curve=rehearsal(sizes=np.array([32.0, 48, 64])).curve, rivals=True)
-    assert rivals._within is not None
-    assert rivals._within.sizes.tolist() == [8, 16, 32, 64]  # two sizes are too few
-    assert law(within, scaled(1.0, 128, 256))._within is None
-
-
-def test_many_sizes_are_thinned_and_few_are_not() -> None:
-    n = np.arange(40, 40 + MOST_SIZES)
-    assert log_errors(kr.Curve(n, 1 / n), 0.01).n == pytest.approx(n)
-    more = np.arange(8, 10 + MOST_SIZES)
-    found = log_errors(kr.Curve(more, 1 / more), 0.01)
-    assert len(found) <= MOST_SIZES
-    assert np.exp(found.log_error) == pytest.approx(1 / found.n, rel=1e-9)
-
-
 def test_beyond_the_rehearsal_its_fall_comes_or_does_not() -> None:
     """With even odds; and what was met at its end stays met."""
     cut = rehearsal(sizes=2.0 ** np.arange(2, 8)).forecast()
@@ -221,21 +200,6 @@ def test_no_error_is_below_what_was_measured_beyond_the_rehearsal(sizes: list[in
     told = short.forecast(pilot)
     assert met(told, [4, 30, 60, 128], 0.04).max() < 0.01
     assert told.plan(0.04).lower >= 128
-
-
-def test_beyond_rehearsal_and_pilot_curves_are_fitted_to_both() -> None:
-    """A third for the fall, the rest for curves through the pilot and the law up to its end."""
-    pilot = power_pilot(0.0, 0.5, 0.2, sizes=(8, 16, 32, 64), noise=0.02)
-    n = 2.0 ** np.arange(2, 9)
-    made = law(rehearsal(power(n, 0.0, 0.5, 1.0), n), pilot)
-    assert made.rivals
-    extended = made._extended
-    last = extended.pilot.x * extended.pilot.last
-    assert last == pytest.approx([8, 16, 32, 64, 128, 256])
-    far = np.array([5000.0])
-    end = made.law(np.array([256.0])).under(np.log([1e-3]))
-    expected = 2 / 3 * extended.law(far).under(np.log([1e-3]))
-    assert made.law(far).under(np.log([1e-3])) >= max(expected, end) - 1e-9
 
 
 def test_smaller_targets_need_more() -> None:
@@ -291,16 +255,16 @@ def test_sizes_are_read_off_the_chances(
     assert found.reach == reach
 
 
-def test_targets_are_above_zero_and_pilots_in_mean_squared_errors() -> None:
+def test_targets_are_above_zero_and_pilots_in_a_metric_of_rehearsals() -> None:
     for target in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(KoriskError, match="target must be"):
             PLAIN.forecast().plan(target)
     for n in (0, 3, math.nan, "many"):
         with pytest.raises(KoriskError, match="n must be"):
             PLAIN.forecast().at(n)  # type: ignore[arg-type]
-    for unit, values in (("dB", [20.0, 25.0, 30.0]), ("accuracy", [0.5, 0.7, 0.8])):
-        pilot = kr.Curve([4, 8, 16], values, unit=unit)
-        with pytest.raises(KoriskError, match=r"the pilot is in .*; give the pilot's mean squared"):
+    for metric, unit in (("accuracy", "accuracy"), ("relative", "error"), ("", "percent")):
+        pilot = kr.Curve([4, 8, 16], [0.5, 0.7, 0.8], metric=metric, unit=unit)
+        with pytest.raises(KoriskError, match=r"mse, rmse, nmse, psnr, and the pilot is of"):
             PLAIN.forecast(pilot)
     with pytest.raises(KoriskError, match="pilot must be a korisk Curve"):
         PLAIN.forecast([0.1, 0.2])  # type: ignore[arg-type]
@@ -335,3 +299,26 @@ def test_the_ratio_of_two_rehearsals_counts_their_images_once() -> None:
     (low, high), (lowest, highest) = ends(second), ends(other)
     assert lowest < low < 3 < high < highest
     assert math.log(high / low) < 0.7 * math.log(highest / lowest)
+
+
+METRICS = {"mse": 1.0, "rmse": 1.0, "nmse": 0.3, "psnr": 25.0}  # mean squared errors that are one
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric_gives_the_same_answer_in_its_unit(metric: str) -> None:
+    made = replace(PLAIN, power=0.3, data_range=5.0)
+    unit = {"rmse": kr.curves.UNITS["rmse"], "psnr": kr.curves.UNITS["psnr"]}.get(metric)
+    to_unit = unit.from_error if unit else np.copy
+    other, factor = made.in_metric(metric), 1 / METRICS[metric]
+    pilot = scaled(1.2, 16, 32, 64)
+    values = to_unit(factor * pilot.error)
+    in_unit = kr.Curve(pilot.n, values, pilot.seed, "FC", metric, unit or "error")
+    for measured, the_same in ((None, None), (pilot, in_unit), (pilot, pilot)):
+        squares, forecast = made.forecast(measured), other.forecast(the_same)
+        assert (forecast.metric, forecast.unit.larger_is_better) == (metric, metric == "psnr")
+        plan = forecast.plan(float(to_unit(factor * 0.05)))
+        assert plan.samples() == squares.plan(0.05).samples()
+        assert to_unit(factor * squares.at(512).value) == pytest.approx(forecast.at(512).value)
+    assert other.in_metric("mse").curve.error == pytest.approx(made.curve.error)
+    peak = other.in_metric("psnr", data_range=50.0).curve.means
+    assert peak == pytest.approx(made.curve.means / 2500)

@@ -168,8 +168,8 @@ def test_near_copies_among_the_examples_are_left_out() -> None:
     assert among.unaltered == alone.unaltered
     # Which copy of an image is kept decides who judges whom, and 16 images are few.
     np.testing.assert_allclose(among.curve.means, alone.curve.means, rtol=0.5)
-    assert "96 images, many of them nearly copies" in among.notes[0]
-    assert re.search(r"1[56] example images without 8[01] near-copies", among.simulated)
+    for text in (among.simulated, among.notes[0]):
+        assert re.search(r"1[56] example images without 8[01] near-copies", text)
     with pytest.raises(kr.KoriskError, match=r"no near-copies of each other, got [78] among 48"):
         kr.rehearse(lambda: dense(16), scan, copies[torch.arange(96) % 16 < 8], **QUICK)
     whose = [str(k % 16) for k in range(96)]
@@ -199,12 +199,10 @@ def test_new_threads_of_the_caller_have_as_many_cores_as_before(scan: LinearOper
         torch.set_num_threads(before)
 
 
-def test_copies_move_pixels_and_scale_them() -> None:
+def test_copies_move_pixels() -> None:
     draws = torch.Generator().manual_seed(0)
     flat = altered(torch.full((50, 6, 8), 0.5), draws, list(KINDS))
-    assert flat.shape == (50, 6, 8)
-    assert float((flat - flat[:, :1, :1]).abs().max()) < 1e-5
-    assert 0.4 <= float(flat.min()) < 0.45 < 0.55 < float(flat.max()) <= 0.6
+    assert torch.equal(flat, torch.full((50, 6, 8), 0.5))
     point = torch.zeros(50, 9, 9)
     point[:, 4, 4] = 1
     moved = altered(point, draws, ["mirror", "turn", "shift"])
@@ -310,6 +308,10 @@ class Full(nn.Module):
         return y @ self.w
 
 
+def unaltered(pictures: Tensor, draws: torch.Generator) -> Tensor:
+    return pictures
+
+
 def noisy(y: Tensor, draws: torch.Generator) -> Tensor:
     return y + torch.randn(y.shape, generator=draws)
 
@@ -320,7 +322,7 @@ def test_a_recipe_that_ends_too_early_is_told_and_a_sound_one_compares() -> None
     identity = Diagonal(torch.ones(8), name="I")
 
     def plans(target: float, **recipe: Any) -> list[Plan]:
-        own: dict[str, Any] = {"sizes": (16, 32, 64, 128, 256), "seeds": 2, "augment": []}
+        own: dict[str, Any] = {"sizes": (16, 32, 64, 128, 256), "seeds": 2, "augment": unaltered}
         own |= {"noise": noisy, "training": Training(**recipe)}
         made = [kr.rehearse(net, identity, pictures, **own) for net in (Scaled, Full)]
         return [Plan(one.forecast(), target) for one in made]
@@ -369,30 +371,13 @@ def lit_from_the_left(number: int) -> Tensor:
 
 
 def test_alterations_that_lead_out_of_the_population_are_dropped() -> None:
-    told = evidence(lit_from_the_left(64))
-    assert "mirror" not in told.kinds
-    assert "turn" not in told.kinds
-    assert told.harm["mirror"] > 0.1
-    assert any(kind.startswith("shift") for kind in told.kinds)
+    kinds, harm = evidence(lit_from_the_left(64))
+    assert "mirror" not in kinds
+    assert "turn" not in kinds
+    assert harm["mirror"] > 0.1
+    assert any(kind.startswith("shift") for kind in kinds)
     discs = (lit_from_the_left(64) != 0).double()
-    assert {"mirror", "turn"} <= set(evidence(discs).kinds)
-
-
-def test_users_name_what_holds_and_are_told_what_speaks_against_it(scan: LinearOperator) -> None:
-    named = evidence(lit_from_the_left(64), ["mirror"])
-    assert named.kinds == ("mirror",)
-    assert "contradict mirror" in named.notes[0]
-    asked = kr.rehearse(Net, scan, images(30), 0.1, augment=["shift", "brightness"], **ONCE)
-    assert "altered copies (shift, brightness)" in asked.simulated
-
-
-def test_a_second_source_is_judged_by_the_examples() -> None:
-    pictures = lit_from_the_left(96)
-    alike = evidence(pictures[:48], others=pictures[48:])
-    assert "also" in alike.kinds
-    unlike = evidence(pictures[:48], others=pictures[48:].flip(2))
-    assert "also" not in unlike.kinds
-    assert "second source were left out" in unlike.notes[0]
+    assert {"mirror", "turn"} <= set(evidence(discs)[0])
 
 
 def test_the_order_of_the_images_does_not_matter(scan: LinearOperator, made: kr.Rehearsal) -> None:
@@ -400,15 +385,32 @@ def test_the_order_of_the_images_does_not_matter(scan: LinearOperator, made: kr.
     np.testing.assert_allclose(turned.curve.error, made.curve.error, rtol=1e-5)
 
 
-def test_few_distinct_images_are_taken_off(made: kr.Rehearsal) -> None:
-    assert made.halved is not None
-    assert made.halved.sizes.tolist() == [32]
-    worse = replace(
-        made, halved=kr.Curve([32] * 2, 1.2 * made.curve.error[made.curve.n == 32], ["0", "1"])
+def of_distinct(made: kr.Rehearsal, *shares: float) -> kr.Rehearsal:
+    """With errors that fall by these shares of a logarithm from a quarter of the images on."""
+    logs = np.log(made.curve.means[-1]) + np.array([sum(shares), shares[1], 0.0])
+    errors = np.exp(logs)[:, None] * [0.9, 1.1]  # of seeds that differ by their test images alone
+    return replace(
+        made, distinct=kr.Curve([5] * 2 + [9] * 2 + [17] * 2, errors.ravel(), [0, 1] * 3)
     )
-    fall = np.log(worse.curve.means / worse.adjusted.means)
-    assert fall[made.curve.sizes <= made.unaltered].tolist() == pytest.approx([0.0] * 3)
-    assert 0.2 < fall[-1] < 0.25
+
+
+def test_few_distinct_images_are_a_curve_that_is_extrapolated(made: kr.Rehearsal) -> None:
+    assert made.distinct is not None
+    assert made.distinct.sizes.tolist() == [5, 9, 17]
+    assert made.distinct.error[-2:].tolist() == made.curve.error[-2:].tolist()
+    flat, steep = of_distinct(made, 0.01, 0.005), of_distinct(made, 0.4, 0.4)
+    falls = [np.log(case.curve.means / case.adjusted.means) for case in (flat, steep)]
+    for fall in falls:
+        assert fall[made.curve.sizes <= made.unaltered].tolist() == pytest.approx([0.0] * 3)
+    assert 0 <= falls[0][-1] < 0.02
+    # By at most .4 of a doubling, as N = 32 is .9 away; less, as the sizes without copies say less.
+    assert 0.1 < falls[1][-1] < 0.4
+
+    def width(case: kr.Rehearsal) -> float:
+        then = case.forecast().at(32)
+        return math.log(then.upper / then.lower)
+
+    assert width(steep) > width(flat)
 
 
 def test_bands_widen_where_less_is_known(scan: LinearOperator, made: kr.Rehearsal) -> None:
@@ -495,10 +497,8 @@ OF_FILES = CtProblem(scanner=SCANNER, source=FileSource(path="x"))
         ({"images": images(20) * 0}, "zero"),
         ({"images": images(2).repeat(8, 1, 1)}, "near-copies of each other, got 2 among 16"),
         ({"images": images(20), "augment": lambda each, _: each[:, :4]}, r"got \(\d+, 4, 8\)"),
-        ({"images": images(20), "augment": ["miror"]}, "did you mean 'mirror'"),
-        ({"images": images(20), "augment": "mirror"}, "list of names"),
-        ({"augment": ["mirror"]}, "give images= too"),
-        ({"images": images(20), "also": torch.rand(5, 9, 9)}, "also must be finite images"),
+        ({"images": images(20), "augment": "mirror"}, "augment must be a function"),
+        ({"augment": unaltered}, "give images= too"),
         ({"noise": lambda inputs, draws: inputs[:1]}, "noise must return inputs"),
         ({"noise": lambda inputs, draws: inputs @ inputs}, "generator on the CPU"),
         ({"images": images(20), "patients": [*"abc" * 6, "a", "b"], "seeds": 1}, "seeds must be 2"),

@@ -71,7 +71,10 @@ def test_time_and_memory_are_told_before_training(
     np.testing.assert_allclose(plain.curve.error, made.curve.error, rtol=1e-5)
     monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", pace_of(1.0))
     kr.rehearse(Net, scan, images(), **once, callbacks=calls)
-    assert foreseen[1] == (7 * 40.0, 2**30)  # four sizes, half the images, twice the steps
+    assert foreseen[1] == (
+        8 * 40.0,
+        2**30,
+    )  # four sizes, half and a quarter of the images, twice the steps
 
 
 def test_own_trainings_are_told_one_by_one(scan: LinearOperator) -> None:
@@ -83,7 +86,7 @@ def test_own_trainings_are_told_one_by_one(scan: LinearOperator) -> None:
     fitted = QUICK | {"training": Training(fit=fit)}
     calls = Callbacks(progress=lambda what, share: told.append(what))
     kr.rehearse(Net, scan, images(), callbacks=calls, **fitted)
-    assert any("Net at N = 8, seed 2, 5 of 15 finished" in what for what in told)
+    assert any("Net at N = 8, seed 2, 5 of 18 finished" in what for what in told)
 
 
 # --- Kept networks -------------------------------------------------------------------------------
@@ -101,24 +104,24 @@ def test_an_interrupted_rehearsal_goes_on(scan: LinearOperator, tmp_path: Path) 
             network.dense.weight *= 1 / len(inputs)
 
     own = QUICK | {"training": Training(fit=fit)}
-    with pytest.raises(KeyboardInterrupt, match=f"5 of 15 trainings had finished, .*{tmp_path}"):
+    with pytest.raises(KeyboardInterrupt, match=f"5 of 18 trainings had finished, .*{tmp_path}"):
         kr.rehearse(Net, scan, images(), folder=tmp_path, **own)
     stop["after"] = 11
     part = kr.rehearse(Net, scan, images(), folder=tmp_path, **own)
     assert part.curve.sizes.tolist() == [4, 8, 16]  # of N = 32 one seed lacks
     assert part.curve.counts.tolist() == [3] * 3
-    assert part.halved is None
+    assert part.distinct is None
     note = next(note for note in part.notes if note.startswith("Interrupted"))
-    assert all(fact in note for fact in ("11 of 15", str(tmp_path), "continues", "N = 16"))
-    stop["after"] = 15
+    assert all(fact in note for fact in ("11 of 18", str(tmp_path), "continues", "N = 16"))
+    stop["after"] = 18
     resumed = kr.rehearse(Net, scan, images(), folder=tmp_path, **own)
-    assert trained == [*[4] * 3, *[8] * 3, *[16] * 3, *[32] * 6]
-    assert len(list(tmp_path.iterdir())) == 15
+    assert trained == [*[4] * 3, *[8] * 3, *[16] * 3, *[32] * 9]
+    assert len(list(tmp_path.iterdir())) == 18
     stop["after"] = 100
     alone = kr.rehearse(Net, scan, images(), **own)
     assert resumed.curve.error.tolist() == alone.curve.error.tolist()
     assert resumed.level == alone.level
-    assert resumed.halved is not None
+    assert resumed.distinct is not None
     assert resumed.seconds > 0
 
 
@@ -167,11 +170,11 @@ def test_what_has_finished_counts_for_no_time(
 ) -> None:
     monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", pace_of(1.0))
     kept = QUICK | {"folder": tmp_path}
-    kr.rehearse(Net, scan, images(), **kept | {"seeds": 2})  # ten networks of 40 s
+    kr.rehearse(Net, scan, images(), **kept | {"seeds": 2})  # twelve networks of 40 s
     foreseen: list[float] = []
     calls = Callbacks(estimate=lambda seconds, memory: foreseen.append(seconds))
     kr.rehearse(Net, scan, images(), callbacks=calls, **kept)
-    assert foreseen == [200.0]
+    assert foreseen == [240.0]
 
 
 def test_networks_that_stop_improving_end_early(scan: LinearOperator) -> None:
@@ -193,19 +196,6 @@ def test_networks_that_stop_improving_end_early(scan: LinearOperator) -> None:
         Training(patience=0)
     with pytest.raises(kr.KoriskError, match="estimate must be a function"):
         Callbacks(estimate=3)  # type: ignore[arg-type]
-
-
-def test_a_rehearsal_so_far_is_told(scan: LinearOperator, tmp_path: Path) -> None:
-    told: list[kr.Rehearsal] = []
-    options = QUICK | {"folder": tmp_path, "callbacks": Callbacks(finished=told.append)}
-    made = kr.rehearse(Net, scan, images(), **options)
-    counts = [len(rehearsal.curve.error) for rehearsal in told]
-    assert counts == sorted(counts)
-    assert len(told[0].curve.sizes) == 3
-    np.testing.assert_array_equal(told[-1].curve.error, made.curve.error)
-    told.clear()
-    kr.rehearse(Net, scan, images(), **options)
-    assert len(told) == 1  # all of it was kept
 
 
 # --- Curves that rise ----------------------------------------------------------------------------

@@ -52,6 +52,8 @@ def ablate(
     target: float | None = None,
     sizes: Iterable[int] = SIZES,
     seeds: int | Iterable[int] = 3,
+    metric: str = "mse",
+    data_range: float | None = None,
     patients: Sequence[str] | None = None,
     training: Training | None = None,
     bound: bool = True,
@@ -80,12 +82,16 @@ def ablate(
     replace : str or Replacement, default "A^T"
         The known layer and its substitute; a name alone means a learned matrix.
     target : float, optional
-        Mean squared error at which numbers of samples are compared. Default: 5% above the best
-        error of the worse network, which both reach.
+        Value of the metric at which numbers of samples are compared. Default: that of an error 5%
+        above the best of the worse network, which both reach.
     sizes : iterable of int, default 16, 32, ..., 2048
         Numbers of training pairs, ascending, three at least.
     seeds : int or iterable of int, default 3
         Number of networks for each size (seeds 0, 1, ...), or their seeds.
+    metric : {"mse", "rmse", "nmse", "psnr"}, default "mse"
+        Of target and answers, see `Rehearsal.in_metric`.
+    data_range : float, optional
+        Largest minus smallest value that an image can have, for psnr. Default: the images' own.
     patients : sequence of str, optional
         The patient of each image.
     training : Training, optional
@@ -95,7 +101,7 @@ def ablate(
     folder : path, optional
         Folder of finished networks, which are not trained again.
     callbacks : Callbacks, optional
-        Functions that are called with the progress, and with each rehearsal as it advances.
+        Functions that are called with the progress, and before with the time that it will take.
 
     Returns
     -------
@@ -167,7 +173,7 @@ def ablate(
         if not arms and any(note.startswith("Interrupted") for note in arm.notes):
             # One network alone cannot be compared.
             raise KeyboardInterrupt
-        arms.append(arm)
+        arms.append(arm.in_metric(metric, data_range))
     first, second = arms
     goal, worse = target, None
     if goal is None:
@@ -202,7 +208,7 @@ def default_target(first: Curve, second: Curve) -> tuple[float, str]:
     # Above the best error of the worse network both curves cross the target.
     worse = max(first, second, key=lambda curve: float(curve.means.min()))
     # Three digits, since the target is named in sentences.
-    return float(f"{ABOVE * float(worse.means.min()):.3g}"), worse.model
+    return float(f"{worse.unit.from_error(ABOVE * worse.means.min()):.3g}"), worse.model
 
 
 def example_inputs(
@@ -273,7 +279,7 @@ class Ablation(Reported):
     first, second : Rehearsal
         The network as it is, and with the layer replaced.
     target : float
-        Mean squared error at which samples are compared.
+        Value of the metric at which samples are compared.
     default : str, optional
         The network whose best error gave the target, if none was passed.
     bound_ratio : float, optional
@@ -309,7 +315,7 @@ class Ablation(Reported):
 
     @property
     def curves(self) -> tuple[Curve, Curve]:
-        """Mean squared errors of both networks, of every size and seed."""
+        """Errors of both networks, of every size and seed."""
         return self.first.curve, self.second.curve
 
     @property
@@ -334,6 +340,11 @@ class Ablation(Reported):
         return Comparison(*(Plan(arm.forecast(), self.target) for arm in (self.first, self.second)))
 
     @property
+    def limited(self) -> list[str]:
+        """The networks whose error training limits, and not the amount of data."""
+        return [arm.curve.model for arm in (self.first, self.second) if arm.undertrained]
+
+    @property
     def bound_sentence(self) -> str:
         """The bounds of both networks in one sentence."""
         weights = "{1:,} weights instead of {0:,} are learned".format(*self.parameters)
@@ -353,16 +364,22 @@ class Ablation(Reported):
             Four sentences on one line; more if a network does not reach the target.
         """
         images = self.first.simulated.partition(";")[0]
+        saving = self.comparison.saving()
+        if limited := " and ".join(self.limited):
+            saving = (
+                f"What {self.layer} saves is not known: training limits the error of {limited}."
+            )
         sentences = [
-            self.comparison.saving(),
+            saving,
             f"All of it is simulated, from {images}: nothing was measured.",
         ]
         if self.default is not None:
             n = int(min(curve.sizes[-1] for curve in self.curves))
-            ends = " and ".join(f"{c.model} {value(mean_at(c, n))}" for c in self.curves)
+            reached = ((c.model, c.unit.from_error(mean_at(c, n)).item()) for c in self.curves)
+            ends = " and ".join(f"{model} {value(mean)}" for model, mean in reached)
             sentences.append(
                 f"No target was given: at N = {n:,} {ends} were reached; "
-                f"{value(self.target)} is 5% above the best error of {self.default}."
+                f"{value(self.target)} is an error 5% above the best of {self.default}."
             )
         sentences += [self.comparison.crossing.explain(), self.bound_sentence]
         return " ".join(filter(None, sentences))
@@ -382,7 +399,7 @@ class Ablation(Reported):
             "layer": self.layer,
             "by": self.by,
             "start": self.start,
-            "metric": "mse",
+            "metric": self.first.curve.metric,
             "simulated": [self.first.simulated, self.second.simulated],
             "parameters": list(self.parameters),
             "target_from": self.default,
@@ -404,13 +421,14 @@ class Ablation(Reported):
         """
         # Sizes that both curves have.
         means = (zip(c.sizes.tolist(), c.means.tolist(), strict=True) for c in self.curves)
-        first, second = map(dict, means)
-        rows = [
-            [whole(n), *(number(x, 3) for x in (first[n], second[n], second[n] / first[n]))]
-            for n in sorted(first.keys() & second.keys())
-        ]
+        (first, second), unit = map(dict, means), self.first.curve.unit
+        rows = []
+        for n in sorted(first.keys() & second.keys()):
+            errors = unit.from_error([first[n], second[n]]).tolist()
+            rows.append([whole(n), *(number(x, 3) for x in (*errors, second[n] / first[n]))])
         names = [curve.model for curve in self.curves]
-        yield Table("Mean squared errors", ["N", *names, "ratio"], rows, "r")
+        heads = ["N", *names, "ratio of errors"]
+        yield Table(f"Simulated {self.first.curve.metric}", heads, rows, "r")
         comparison = self.comparison
         plans = comparison.first, comparison.second
         rows = [

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy import ndimage
 from torch import Tensor, nn
 
 from korisk import _checks
@@ -23,13 +22,10 @@ from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid,
 from korisk.networks.describe.marks import mark_of
 from korisk.operators import linear
 from korisk.operators.consistency import DataConsistency
-from korisk.operators.convolution import Convolution
 from korisk.operators.ct.projector import Kind, PixelBackprojector, Projector
 from korisk.operators.inputs import Shape, shape_text
 from korisk.operators.linear import LinearOperator
 from korisk.operators.motion import Moving
-from korisk.operators.mri.noncartesian import Nufft
-from korisk.operators.mri.sense import Sense
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory import Known
 
@@ -39,7 +35,6 @@ WAYS: tuple[By, ...] = ("dense", "low-rank", "convolution", "wrong")
 STARTS: tuple[Start, ...] = ("random", "operator")
 
 _ALIKE = 1e-4  # of the largest output: tolerated difference between uses of one operator
-_TURN = math.pi * (3 - math.sqrt(5))  # golden angle between the phases of wrong coils: no two equal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -450,14 +445,11 @@ def wrong_operator(operator: LinearOperator, share: float) -> LinearOperator:
     Parameters
     ----------
     operator : LinearOperator
-        One of `Projector`, `PixelBackprojector`, `Sense`, `Nufft`, `Convolution` and a rigid
-        `Moving`, or an adjoint, a multiple, an inverse by `Tikhonov` or a combination of such
-        operators.
+        A `Projector`, a `PixelBackprojector` or a rigid `Moving`, or an adjoint, a multiple, an
+        inverse by `Tikhonov` or a combination of such operators.
     share : float
         Relative error of the geometry, above -0.9 and at most 9, such as 0.05 for 5%. Detector bins
-        of a scanner get wider by it; a kernel gets wider, with the same sum; a trajectory gets
-        shorter; turns and shifts of a motion get larger; and sensitivities of coils become
-        s_c (1 + share exp(i phase_c)), with another phase for each coil.
+        of a scanner get wider by it; turns and shifts of a motion get larger.
 
     Returns
     -------
@@ -503,35 +495,9 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         kind = kinds.get(type(stencil).__name__, "joseph")
         samples = getattr(stencil, "samples", None) if kind == "sampled" else None
         return Projector(scan, kind=kind, samples=samples, **place)
-    if isinstance(operator, Sense):
-        # In float64 on the CPU, so that the wrong maps are the same for every device.
-        maps, phases = operator.sensitivities.cpu().double(), torch.arange(operator.coils) * _TURN
-        errors = torch.polar(torch.full_like(phases, share, dtype=torch.float64), phases.double())
-        complex_maps = torch.view_as_complex(maps.contiguous())
-        complex_maps = complex_maps * (1 + errors).reshape(-1, *[1] * (complex_maps.ndim - 1))
-        shape = tuple(operator.fourier.image_shape)
-        return Sense(shape, complex_maps, operator.mask.cpu(), real=operator.real, **place)
-    if isinstance(operator, Nufft):
-        grid, shorter = operator.cartesian, operator.trajectory / (1 + share)
-        place |= {"real": operator.real, "points": operator.points}
-        coils = None if grid is None else grid.sensitivities.cpu()
-        return Nufft(operator.image_shape, shorter, sensitivities=coils, **place)
     if isinstance(operator, Moving) and operator.warp.rigid:
         poses = operator.poses.detach() * (1 + share)
         return Moving(operator.rest, poses, states=operator.states, axis=operator.axis)
-    if isinstance(operator, Convolution):
-        kernel = operator.kernel.cpu().double().numpy()
-        margins = [math.ceil(length * max(share, 0) / 2) for length in kernel.shape]
-        # Room for a wider kernel.
-        padded = np.pad(kernel, [(margin, margin) for margin in margins])
-        origin = np.array([length // 2 for length in padded.shape])
-        # Stretched about the kernel's centre.
-        stretched = ndimage.affine_transform(
-            padded, np.eye(padded.ndim) / (1 + share), origin - origin / (1 + share)
-        )
-        if kernel.sum() and stretched.sum():
-            stretched *= kernel.sum() / stretched.sum()
-        return Convolution(operator.domain, stretched, boundary=operator.boundary, **place)
     if isinstance(operator, linear.Adjoint | linear.Scaled | Tikhonov):
         inner = _distorted(operator.of, share)
         if inner is None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.text import Text
 from typer import Argument as Positional
+from typer import Option
 
 from korisk._json import JsonDict
 from korisk.cli.common import own_code
@@ -19,7 +20,6 @@ from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Device, Json, Recipe, Target, Yes
 from korisk.cli.common.output import exit_if, json_text, print_json, show
 from korisk.cli.rehearse import agreed, source_of, time_left
-from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import make_folder, read_yaml, write_text
 from korisk.studies.run.compute import chosen_device
@@ -28,7 +28,6 @@ from korisk.texts import duration
 if TYPE_CHECKING:
     from torch import nn
 
-    from korisk.prediction.rehearsal.rehearsal import Rehearsal
     from korisk.studies.spec.study import Study
 
 _REPLACEMENT_KEYS = ("start", "rank", "kernel", "wrong")
@@ -43,6 +42,7 @@ CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
     "prediction.rehearsal.simulation.Training",
     layer="replace",
     build="network",
+    data_range="range",
     folder="resume",
 )
 def ablate(
@@ -67,6 +67,8 @@ def ablate(
     kernel: Annotated[int | None, "K"] = None,
     wrong: Annotated[float | None, "SHARE", "How wrong the operator is: 0.05 for 5%."] = None,
     target: Target = None,
+    metric: Annotated[str, "mse|rmse|nmse|psnr", "Of target and answers."] = "mse",
+    data_range: Annotated[float | None, Option("--range"), "X"] = None,
     images: Annotated[Path | None, "DIR", "Your own example images, not the study's."] = None,
     patients: Annotated[
         str | None, "RULE", "Whose images: auto, folder, file, image, or a .csv. [default: auto]"
@@ -87,8 +89,7 @@ def ablate(
     """Measure what a known operator saves: train a network with it, and with it replaced.
 
     Both are trained over the same sizes and seeds on the same simulated pairs. The answer is the
-    ratio of samples at a target, with its interval, beside the ratio of the bound. After an
-    interruption, --out holds the curves that were finished.
+    ratio of samples at a target, with its interval, beside the ratio of the bound.
     """
     if path is None and network is None:
         raise KoriskError(
@@ -129,6 +130,7 @@ def ablate(
     from korisk.ablation import ablation
     from korisk.ablation.replacing import Replacement
     from korisk.prediction.rehearsal.callbacks import Callbacks
+    from korisk.prediction.rehearsal.rehearsal import far_from
 
     replacement = Replacement(
         layer=options.pop("replace", "A^T"),
@@ -140,14 +142,6 @@ def ablate(
         import korisk.report.figures.forecast  # noqa: F401
 
         make_folder(out)
-    curves: dict[str, Curve] = {}
-
-    def finished(rehearsal: Rehearsal) -> None:
-        curves[rehearsal.curve.model] = rehearsal.curve
-        # After every network, so that an interruption keeps the finished curves.
-        if out is not None:
-            write_text(out / CURVES, _as_csv(list(curves.values())))
-
     with (
         warnings_as_lines(),
         Console(stderr=True, quiet=json).status("reading") as status,
@@ -160,19 +154,15 @@ def ablate(
                 replace=replacement,
                 bound=bound,
                 folder=resume,
-                callbacks=Callbacks(
-                    progress=progress, finished=finished, estimate=agreed(yes, status)
-                ),
+                callbacks=Callbacks(progress=progress, estimate=agreed(yes, status)),
+                metric=metric,
+                data_range=data_range,
                 **data,
                 **settings,
             )
         except KeyboardInterrupt:
             if resume is not None:
                 tell(f"{resume} keeps the finished networks; the same command continues from there")
-            elif out is not None and curves:
-                models = ", ".join(curves)
-                again = "the same command starts again, unless --resume DIR keeps finished networks"
-                tell(f"{out / CURVES} keeps the curves of {models}; {again}")
             raise
     if json:
         print_json(result.to_dict())
@@ -182,15 +172,20 @@ def ablate(
         from korisk.report.figures.forecast import comparison_figure
         from korisk.report.figures.style import save
 
+        rows = [record for curve in result.curves for record in curve.records()]
+        write_text(out / CURVES, _as_csv(rows, metric))
         write_text(out / RESULT, json_text(result.to_dict()) + "\n")
-        both = result.comparison
-        figure = comparison_figure(both)
+        figure = comparison_figure(result.comparison)
         for kind in ("png", "svg"):
             save(figure, out / f"{FIGURE}.{kind}")
         result.to_html(out / f"{FIGURE}.html")
         tell(f"wrote {out}")
+    both = result.comparison
+    arms = both.first.forecast, both.second.forecast
+    if target is not None and (doubt := far_from(arms, target)):
+        raise KoriskError(doubt)
     # Last: an unknown ratio sets the exit code, and the curves are shown all the same.
-    exit_if(result.comparison.ratio is None and result.comparison.ratio_range is None)
+    exit_if(bool(result.limited) or (both.ratio is None and both.ratio_range is None))
 
 
 def read_ablation(path: Path) -> tuple[Study, JsonDict]:
@@ -245,12 +240,10 @@ def _from_study(
     return build_network, problem, {**options, **recipe}
 
 
-def _as_csv(curves: Sequence[Curve]) -> str:
-    """Curves as a CSV table that `korisk plan` and `korisk compare` read."""
+def _as_csv(rows: Sequence[Mapping[str, object]], metric: str) -> str:
+    """Measurements as a CSV table that `korisk plan` and `korisk compare` read."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("model", "n", "seed", "mse"))
-    for curve in curves:
-        for n, error, seed in zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True):
-            writer.writerow((curve.model, n, seed, error))
+    writer.writerow(("model", "n", "seed", metric))
+    writer.writerows([row[key] for key in ("model", "n", "seed", "error")] for row in rows)
     return stream.getvalue()

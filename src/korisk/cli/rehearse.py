@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,7 @@ _TOO_LONG = 600.0  # seconds; longer runs are started only if the user agrees
     "prediction.rehearsal.rehearse.rehearse",
     "prediction.rehearsal.simulation.Training",
     columns="column",
+    data_range="range",
     build="network",
     folder="resume",
 )
@@ -97,7 +99,11 @@ def rehearse(
     *,
     recipe: options.Recipe,
     resume: Annotated[Path | None, "DIR"] = None,
-    target: Annotated[list[float] | None, "E", "A mean squared error to reach. Repeatable."] = None,
+    target: Annotated[
+        list[float] | None, "E", "A value of the metric to reach. Repeatable."
+    ] = None,
+    metric: Annotated[str, "mse|rmse|nmse|psnr", "Of targets and answers."] = "mse",
+    data_range: Annotated[float | None, Option("--range"), "X"] = None,
     at: Annotated[
         list[float] | None, "N", "Show the error at N. Repeatable. [default: the rehearsed N]"
     ] = None,
@@ -105,7 +111,6 @@ def rehearse(
     cost: Annotated[float | None, "PRICE"] = None,
     yes: options.Yes = False,
     device: options.Device = "auto",
-    pilot_unit: Annotated[str, "UNIT", "Unit of the pilot: error (the mse) or rmse."] = "error",
     column: options.Column = None,
     plot: options.Plot = None,
     html: Annotated[
@@ -125,6 +130,7 @@ def rehearse(
     from korisk.prediction import answer
     from korisk.prediction.record import prediction_content, write_prediction
     from korisk.prediction.rehearsal.callbacks import Callbacks
+    from korisk.prediction.rehearsal.rehearsal import UNIT_OF, far_from
     from korisk.prediction.study import (
         Question,
         Request,
@@ -133,7 +139,12 @@ def rehearse(
         study_to_rehearse,
     )
 
-    remedy = "give the mean squared error to reach"
+    _checks.one_of("metric", metric, tuple(UNIT_OF))
+    if data_range is not None and metric != "psnr":
+        raise KoriskError(f"--range is of psnr, and the metric is {metric}; leave it out")
+    if out is not None and metric != "mse":
+        raise KoriskError("--out is for reports, which are of the mse; leave --metric out")
+    remedy = f"give the {metric} to reach"
     targets = [_checks.real("target", goal, above=0, remedy=remedy) for goal in target or []]
     remedy = "count training samples"
     counts = {_checks.count("at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []}
@@ -141,10 +152,8 @@ def rehearse(
     if cost is not None:
         _checks.real("cost", cost, above=0, remedy="give the price of one sample")
     targets, sizes_asked = list(dict.fromkeys(targets)), sorted(counts)
-    question = Question(targets=targets, at=sizes_asked, sure=level_of(sure), cost=cost)
-    _checks.one_of("pilot_unit", pilot_unit, ("error", "rmse"))
-    if unit in ("error", "rmse"):
-        raise KoriskError(f"--unit is the unit of pixels; for a pilot, give --pilot-unit {unit}")
+    unit_of: JsonDict = {"metric": metric, "data_range": data_range}
+    question = Question(targets=targets, at=sizes_asked, sure=level_of(sure), cost=cost, **unit_of)
     if column and pilot_file is None:
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
     if path is None and network is None:
@@ -180,7 +189,7 @@ def rehearse(
             question=question,
             source=source,
             noise=noise,
-            pilots=read_pilot(pilot_file, pilot_unit, column),
+            pilots=read_pilot(pilot_file, metric, column),
             examples=examples,
             seed=seed,
             callbacks=Callbacks(
@@ -205,6 +214,10 @@ def rehearse(
         else:
             assert user_network is not None
             points = [rehearse_own(*user_network, data, request, with_recipe({}))]
+    far = (far_from(point.forecasts, goal) for point in points for goal in targets)
+    far_off = next(filter(None, far), "")
+    if far_off:  # shown as without a target, and asked at the end
+        question = dataclasses.replace(question, targets=())
     # Not for tables alone: a record evaluates every forecast once more.
     content: JsonDict = {}
     name = points[0].name if study is None else study.name
@@ -229,7 +242,9 @@ def rehearse(
         output.write_page(html, lambda: rehearsal_page(points, question, title=name))
     if out is not None:
         tell(f"wrote {write_prediction(out, content)}")
-    # Last: a target out of reach sets the exit code, and the answers are shown all the same.
+    # Last: these set the exit code, and the answers are shown all the same.
+    if far_off:
+        raise KoriskError(far_off)
     output.exit_if(not answer.reaches(points, question))
 
 
@@ -287,29 +302,23 @@ def _tell_interruption() -> Iterator[None]:
         raise
 
 
-def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) -> tuple[Curve, ...]:
-    """Read the curves of a pilot as mean squared errors; of several metrics, take the mse."""
+def read_pilot(path: Path | None, metric: str, column: list[str] | None = None) -> Sequence[Curve]:
+    """Read the curves of a pilot; of several metrics, take the one that is asked for."""
     if path is None:
         return ()
-    read = partial(Curve.read_all, path, unit=unit, columns=options.columns(column))
+    read = partial(Curve.read_all, path, columns=options.columns(column))
     try:
-        curves = read()
+        return read()
     except KoriskError:
-        # Naming a metric helps where there are several; any other error is raised again.
+        # Naming the metric helps where there are several; any other error is raised again.
         try:
-            curves = read(metric="mse" if unit == "error" else unit)
+            return read(metric=metric)
         except KoriskError as error:
             # The library says `unit`, which is the unit of images in this command.
-            renamed = (
-                Argument("pilot_unit", item.value)
-                if isinstance(item, Argument) and item.name == "unit"
-                else item
-                for item in error.message.parts
-            )
-            raise type(error)(*renamed) from None
-    if unit == "error":
-        return curves
-    return tuple(Curve(curve.n, curve.error, curve.seed, curve.model, "mse") for curve in curves)
+            if not any(isinstance(x, Argument) and x.name == "unit" for x in error.message.parts):
+                raise
+            remedy = "name the column of errors mse, rmse, nmse or psnr, with --column error=NAME"
+            raise KoriskError(f"{path}: the metric is not clear; {remedy}") from None
 
 
 def time_left(say: Callable[[str], None]) -> Callable[[str, float], None]:

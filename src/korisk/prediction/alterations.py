@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,17 +19,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korisk._checks import require
-from korisk.errors import did_you_mean
-from korisk.operators.inputs import shape_text
-
 Array = NDArray[np.float64]
 Alteration = Callable[[Tensor, torch.Generator], Tensor]
 
-TRIED = ("mirror", "turn", "shift", "shift/2", "shift/4")  # by default; others must be named
-OTHERS = "also"  # an image of another source in the place of each copy, which is altered too
 _CHANNELS = 4  # most channels of an image; longer axes are spatial
-_BRIGHTNESS = 0.2  # copies are brighter or darker by up to this part
 _COMPARED = 128  # images: more would take seconds and change no choice
 _SIDE = 64  # pixels of an edge of images that are compared
 _SPLITS = 12  # into examples to fit and examples to test, half and half
@@ -100,11 +92,6 @@ def _shifted(share: float) -> Alteration:
     return shifted
 
 
-def _brightened(images: Tensor, generator: torch.Generator) -> Tensor:
-    scale = 1 + _BRIGHTNESS * (2 * torch.rand(len(images), generator=generator) - 1)
-    return images * scale.view(-1, *[1] * (images.ndim - 1)).to(images)
-
-
 # In the order in which they act.
 KINDS: dict[str, Alteration] = {
     "mirror": _mirrored,
@@ -112,18 +99,11 @@ KINDS: dict[str, Alteration] = {
     "shift": _shifted(1 / 8),
     "shift/2": _shifted(1 / 16),
     "shift/4": _shifted(1 / 32),
-    "brightness": _brightened,
 }
 
 
-def altered(
-    images: Tensor, generator: torch.Generator, kinds: Sequence[str], others: Tensor | None = None
-) -> Tensor:
+def altered(images: Tensor, generator: torch.Generator, kinds: Sequence[str]) -> Tensor:
     """Copies of images with all named alterations, each by a random amount."""
-    if OTHERS in kinds and others is not None:
-        times = -(-len(images) // len(others))  # no image comes again before all others came
-        drawn = [torch.randperm(len(others), generator=generator) for _ in range(times)]
-        images = others[torch.cat(drawn)[: len(images)]].to(images)
     copies = channels_first(images)
     for name, alter in KINDS.items():
         if name in kinds:
@@ -131,70 +111,23 @@ def altered(
     return copies.movedim(1, -1) if channel_axis(images.shape[1:]) == -1 else copies
 
 
-def checked_kinds(kinds: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
-    """Names of alterations, checked: they exist, and images (count, *shape) admit them."""
-    for name in kinds:
-        remedy = f"choose among {', '.join(KINDS)}"
-        rule = f"name alterations{did_you_mean(str(name), KINDS)}"
-        require(name in KINDS, "augment", rule, name, remedy)
-        rule = f"be alterations of images {shape_text(tuple(shape))}"
-        require(name in admitted(shape), "augment", rule, name, "leave it out, or give a function")
-    return tuple(name for name in KINDS if name in kinds)
+def evidence(images: Tensor) -> tuple[tuple[str, ...], dict[str, float]]:
+    """The alterations that images (count, ...) support, and by how much each raises the log error.
 
-
-def admitted(shape: Sequence[int]) -> tuple[str, ...]:
-    """The alterations that images (count, *shape) admit: lines are not turned."""
-    return tuple(name for name in KINDS if len(shape) > 1 or name != "turn")
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The alterations that the examples support."""
-
-    kinds: tuple[str, ...]  # that are used, in the order in which they act; none if all do harm
-    harm: dict[str, float]  # by how much each raises the log error on examples left out
-
-    @property
-    def words(self) -> str:
-        """How copies are altered."""
-        return f"altered copies ({', '.join(self.kinds)})" if self.kinds else "plain copies"
-
-    @property
-    def notes(self) -> list[str]:
-        """Sentences on choices of the user that the examples contradict."""
-        sentences = []
-        if OTHERS in self.harm and OTHERS not in self.kinds:
-            sentences.append(
-                "The images of the second source were left out: a linear fit to them has an error "
-                f"that is {math.expm1(self.harm[OTHERS]):.0%} larger on the examples."
-            )
-        against = [name for name in self.kinds if self.harm.get(name, 0.0) > _MOST_HARM]
-        if against:
-            sentences.append(
-                f"The examples contradict {', '.join(against)}: a linear fit to such copies has "
-                f"an error that is {math.expm1(self.harm[against[0]]):.0%} larger on them."
-            )
-        return sentences
-
-
-def evidence(
-    images: Tensor, required: Sequence[str] | None = None, others: Tensor | None = None
-) -> Evidence:
-    """Choose alterations of images (count, ...) by the error on held-out examples."""
+    Of a linear fit, on examples that were held out.
+    """
     some = _smaller(images[:_COMPARED].to("cpu", torch.float64))
-    more = None if others is None else _smaller(others.to("cpu", torch.float64))
-    tried = [name for name in admitted(images.shape[1:]) if name in TRIED]
-    names = [*(tried if required is None else required), *([] if more is None else [OTHERS])]
-    plain = _left_out_error(some, (), None)
+    names = [name for name in KINDS if images.ndim > 2 or name != "turn"]  # of lines none is turned
+    plain = _left_out_error(some, ())
     # Each alteration alone, against the examples as they are.
-    harm = {name: math.log(_left_out_error(some, (name,), more) / plain) for name in names}
+    harm = {name: math.log(_left_out_error(some, (name,)) / plain) for name in names}
     # Shifts of several lengths form a family: only the longest harmless one is used.
-    kinds = list(required or ())
+    kinds: list[str] = []
     for name in names:
         family = name.partition("/")[0]  # of which the largest that does no harm is used
         if harm[name] <= _MOST_HARM and family not in {kind.partition("/")[0] for kind in kinds}:
             kinds.append(name)
-    return Evidence(tuple(name for name in (OTHERS, *KINDS) if name in kinds), harm)
+    return tuple(kinds), harm
 
 
 def _smaller(images: Tensor) -> Tensor:
@@ -208,7 +141,7 @@ def _smaller(images: Tensor) -> Tensor:
     return smaller[:, 0] if flat else smaller
 
 
-def _left_out_error(images: Tensor, kinds: Sequence[str], others: Tensor | None) -> float:
+def _left_out_error(images: Tensor, kinds: Sequence[str]) -> float:
     """The error of a ridge regression from noisy to clean images, on held-out examples.
 
     It is fitted to altered copies of the other examples, one of each. All draws but those of the
@@ -221,7 +154,7 @@ def _left_out_error(images: Tensor, kinds: Sequence[str], others: Tensor | None)
         order = rng.permutation(len(images))
         fitted, left_out = np.array_split(order, 2)
         held_out = _rows(images[left_out])  # (tested, pixels)
-        targets = _rows(altered(images[fitted], generator, kinds, others))
+        targets = _rows(altered(images[fitted], generator, kinds))
         # Same noise for every kind, so that only the alterations make the difference.
         noisy, inputs = (
             clean + deviation * rng.standard_normal(clean.shape) for clean in (held_out, targets)

@@ -23,12 +23,13 @@ def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
     """The rehearsals of a point as tables of text."""
     for item, view in zip(point.rehearsals, point.forecasts, strict=True):
         curve, rows = item.curve, []
-        simulated = dict(zip(curve.sizes.tolist(), curve.means.tolist(), strict=True))
+        means = curve.unit.from_error(curve.means).tolist()
+        simulated = dict(zip(curve.sizes.tolist(), means, strict=True))
         for n in question.at or curve.sizes.tolist():
             error = view.at(n)
             values = simulated.get(error.n), error.value, error.lower, error.upper
             rows.append([whole(error.n), *(number(value, 3) for value in values)])
-        title = f"{point.name}: expected mse of {view.model}"
+        title = f"{point.name}: expected {view.metric} of {view.model}"
         yield Table(title, ["N", "simulated", "expected", "90% from", "to"], rows, "r")
 
 

@@ -1,5 +1,7 @@
-"""Near-copies among images: the same with other noise, turned by quarters, mirrored or brighter.
+"""Copies among images: equal ones, and the same with other noise, turned, mirrored or brighter.
 
+All of it is computed on images of at most 16 x 16 pixels: noise and fine detail differ between
+images of the same object. Of smaller images and of fields on a line, only equal ones are found.
 The distance of two images is 1 - r, where r is their correlation at the best of the eight turns and
 mirrorings. Copies are within `_NEAR`; so are independent images of a narrow population, but their
 number grows steadily: by a factor of 2^(d/2) within twice the distance, in d dimensions. N(t), the
@@ -17,16 +19,31 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
+from korisk.images.pixels import weights
+
 Array = NDArray[np.float64]
 
-SMALLEST = 16  # pixels along an edge, from which on copies are looked for
+_SIDE = 16  # pixels along an edge to which images are reduced
+_MOST = 1024  # images that are compared, all pairs of them
 _NEAR = 0.05  # distance of copies
 _GROWTH = 4.0  # of the neighbours of independent images within twice the distance
 _MOSTLY = 0.6  # A / N(t) from which on images are copies
 _FEW = 0.2  # neighbours of an image, below which nothing is said
 
 
-def near_copies(images: Array) -> NDArray[np.int64] | None:
+def copies(images: Array) -> NDArray[np.int64] | None:
+    """(compared,) groups of copies among the first images (n, h, w); None where no two are."""
+    compared = _small(images[:_MOST])
+    groups = None
+    if compared.ndim == 3 and min(images.shape[1:]) >= _SIDE:
+        groups = _near(compared)
+    if groups is None:  # equal images, of which blank ones are no copies
+        texts = [row.tobytes() if np.ptp(row) > 0 else b"%d" % k for k, row in enumerate(compared)]
+        groups = np.unique([hash(text) for text in texts], return_inverse=True)[1].astype(np.int64)
+    return groups if len(np.unique(groups)) < len(groups) else None
+
+
+def _near(images: Array) -> NDArray[np.int64] | None:
     """(n,) groups of near-copies among images (n, h, h); None where there are none."""
     rows = _units(images)
     turns = [turn for plane in (images, images.swapaxes(1, 2)) for turn in _mirrored(plane)]
@@ -50,3 +67,14 @@ def _units(images: Array) -> Array:
     rows = rows - rows.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0))
+
+
+def _small(images: Array) -> Array:
+    """Images of at most `_SIDE` pixels along every edge, by means over areas."""
+    reduced = np.asarray(images, dtype=float)
+    for axis in range(1, reduced.ndim):
+        if (have := reduced.shape[axis]) > _SIDE:
+            moved = np.moveaxis(reduced, axis, 0)
+            means = weights(have, _SIDE) @ moved.reshape(have, -1)
+            reduced = np.moveaxis(means.reshape(_SIDE, *moved.shape[1:]), 0, axis)
+    return reduced

@@ -38,20 +38,16 @@ NOTHING_MEASURED = LogErrors(*np.zeros((3, 0)))
 
 @dataclass(frozen=True, kw_only=True)
 class Belief:
-    """Prior of the misfit, before anything is measured; chosen on some populations of images.
+    """Prior of the misfit, before anything is measured."""
 
-    benchmarks/prediction/rehearse.py reports on others.
-    """
-
-    shapes: Grid  # a
+    shapes: Grid = ((0.05, 0.5), (0.15, 0.5))  # a
     lengths: Grid = ((3.0, 0.5), (12.0, 0.5))  # l, in doublings of N
     offsets: Grid  # of reality from its simulation
 
 
-BELIEF = Belief(
-    shapes=((0.05, 0.3), (0.15, 0.45), (0.4, 0.25)),
-    offsets=((0.02, 0.7), (0.08, 0.27), (0.4, 0.03)),
-)
+# Without a pilot an answer assumes operator and noise; what is measured may be off by a third.
+ASSUMED = Belief(offsets=((0.0, 1.0),))
+BELIEF = Belief(offsets=((0.0, 1 / 3), (0.1, 1 / 3), (0.3, 1 / 3)))
 # Ellipses give the shape; their level may be another.
 UNLIKE = Belief(shapes=((0.1, 0.5), (0.3, 0.5)), offsets=((0.4, 0.4), (1.2, 0.6)))
 

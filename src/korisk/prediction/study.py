@@ -25,7 +25,7 @@ from korisk.files import read_yaml
 from korisk.planning.forecast import check_goal, check_target
 from korisk.planning.plan import Forecast, Plan, forecast
 from korisk.prediction.rehearsal.callbacks import Callbacks
-from korisk.prediction.rehearsal.rehearsal import FARTHEST_N, Rehearsal
+from korisk.prediction.rehearsal.rehearsal import FARTHEST_N, Rehearsal, metric_of
 from korisk.store.usage import Meter, Usage
 from korisk.studies.spec.study import Study, problem_of
 
@@ -40,7 +40,6 @@ Options = JsonMapping  # arguments of `rehearse`
 _DRAWN = 2  # sizes per doubling of N at which a curve is drawn
 _BEYOND = 4  # a curve is drawn up to this multiple of the largest known N
 _RECIPE = ("steps", "batch", "rate")  # of a network in a study
-_METRICS = ("", "mse", "mean_squared_error", "error")
 
 
 def study_to_rehearse(path: str | PathLike[str]) -> Study:
@@ -63,19 +62,25 @@ class Question:
     Parameters
     ----------
     targets : sequence of float, default ()
-        Mean squared errors to reach; without any, examples are shown.
+        Errors to reach, in the metric's unit; without any, examples are shown.
     at : sequence of float, default ()
         N at which errors are shown; without any, the rehearsed N.
     sure : float, default 0.9
         The chance with which samples are to be enough, 0.5 to 0.99.
     cost : float, optional
         Price of one sample, to see what the advice costs.
+    metric : {"mse", "rmse", "nmse", "psnr"}, default "mse"
+        Of targets and answers, see `Rehearsal.in_metric`.
+    data_range : float, optional
+        Largest minus smallest value that an image can have, for psnr. Default: the images' own.
     """
 
     targets: Sequence[float] = ()
     at: Sequence[float] = ()
     sure: float = 0.9
     cost: float | None = None
+    metric: str = "mse"
+    data_range: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +96,9 @@ class Request:
     noise : float, optional
         Level of Gaussian noise relative to the input's root mean square, instead of the study's.
     pilots : sequence of Curve, default ()
-        Measured mean squared errors, named after the models of the one point that is rehearsed.
+        Measured errors, named after the models of the one point that is rehearsed.
     examples : int, default 256
-        Number of example images.
+        Number of example images, 12 at least.
     seed : int, default 0
         Random seed of the images and their noise.
     callbacks : Callbacks, optional
@@ -193,46 +198,54 @@ def rehearse_study(
     >>> [view.model for view in point.forecasts], point.forecasts[0].at(16).n
     (['KO', 'FC'], 16)
     """
-    from korisk.prediction.rehearsal.rehearse import rehearse
-
     request = request or Request()
-    specs = point_specs(study, point)
-    curves, in_study = list(request.pilots), {"sizes", "seeds"} & set(study.content)
-    if user_network is None:
-        measured = pilots_by_model(curves, specs)
-    else:
-        if len(specs) > 1:
+    specs, in_study = point_specs(study, point), {"sizes", "seeds"} & set(study.content)
+    for argument, alone in (("build", user_network is not None), ("pilot", bool(request.pilots))):
+        if alone and len(specs) > 1:
             many = f" is for one point, and the study has {len(specs)}: {', '.join(specs)}; name "
-            raise KoriskError(Argument("build", ...), many, "it with ", Argument("point", ...))
-        measured = _own_pilot(curves, user_network[0])
+            raise KoriskError(Argument(argument, ...), many, "it with ", Argument("point", ...))
     points = []
     for name, spec in specs.items():
-        meter, chosen = Meter(), set(spec["models"]) if model is None else {model}
+        chosen = set(spec["models"]) if model is None else {model}
         if not chosen <= set(spec["models"]):
             hint = did_you_mean(str(model), spec["models"])
             raise KoriskError(f"{name} has no model {shown(model)}{hint}")
-        problem, described = point_problem(spec, source=request.source, noise=request.noise)
+        problem, described = point_problem(spec, request)
         if user_network is None:
             builds = study_networks(spec, problem, device)
             builds = {label: builds[label] for label in builds if label in chosen}
         else:
             builds = {user_network[0]: (user_network[1], {})}
-        networks = {
-            label: (build, options({key: study.content[key] for key in in_study} | recipe))
-            for label, (build, recipe) in builds.items()
-        }
-        # All checks come before the first training.
-        for label, (_, arguments) in networks.items():
-            refuse_early(request.question, arguments, measured.get(label))
-        rehearsals = tuple(
-            rehearse(build, problem, model=label, callbacks=request.callbacks, **arguments)
-            for label, (build, arguments) in networks.items()
-        )
-        views = tuple(item.forecast(measured.get(item.curve.model)) for item in rehearsals)
-        notes = *_image_notes(problem, spec, request.examples), *_notes(spec, networks)
+        networks = {}
+        for label, (build, recipe) in builds.items():
+            arguments = options({key: study.content[key] for key in in_study} | recipe)
+            networks[label] = build, {**arguments, "operator": problem}
+        notes = *_image_notes(problem, spec), *_notes(spec, networks)
+        pilots = pilots_of(request.pilots, list(spec["models"] if user_network is None else builds))
         settings = {**spec, "problem": described}
-        points.append(PointPrediction(name, settings, rehearsals, views, notes, meter.read()))
+        points.append(_rehearsed(name, settings, networks, request, pilots, notes))
     return points
+
+
+def _rehearsed(
+    name: str,
+    spec: JsonMapping,
+    networks: Mapping[str, tuple[Build, Options]],
+    request: Request,
+    pilots: Mapping[str, Curve],
+    notes: tuple[str, ...] = (),
+) -> PointPrediction:
+    """Rehearse the networks of a point, with the arguments of each; all checks come first."""
+    from korisk.prediction.rehearsal.rehearse import rehearse
+
+    meter, question, rehearsals = Meter(), request.question, []
+    for label, (_, arguments) in networks.items():
+        refuse_early(question, arguments, pilots.get(label))
+    for label, (build, arguments) in networks.items():
+        rehearsal = rehearse(build, model=label, callbacks=request.callbacks, **arguments)
+        rehearsals.append(rehearsal.in_metric(question.metric, question.data_range))
+    views = tuple(item.forecast(pilots.get(item.curve.model)) for item in rehearsals)
+    return PointPrediction(name, spec, tuple(rehearsals), views, notes, meter.read())
 
 
 def point_specs(study: Study, point: str | None) -> dict[str, JsonMapping]:
@@ -245,13 +258,13 @@ def point_specs(study: Study, point: str | None) -> dict[str, JsonMapping]:
     return {point: specs[point]}
 
 
-def point_problem(
-    spec: JsonMapping, *, source: FileSource | None, noise: float | None
-) -> tuple[Any, dict[str, Any]]:
-    """The problem of a point with other images or noise, and its settings."""
+def point_problem(spec: JsonMapping, request: Request) -> tuple[Any, dict[str, Any]]:
+    """The problem of a point with the noise and images of a request, and its settings."""
     described = dict(spec["problem"])
-    if noise is not None:
-        level = _checks.real("noise", noise, at_least=0, remedy="give it over the input's RMS")
+    if request.noise is not None:
+        level = _checks.real(
+            "noise", request.noise, at_least=0, remedy="give it over the input's RMS"
+        )
         if "noise" not in described:
             without = f"a {described['kind']} problem has no noise; leave "
             raise KoriskError(without, Argument("noise", ...), " out")
@@ -260,37 +273,22 @@ def point_problem(
         plain = isinstance(described["noise"], float)  # a standard deviation, of no named kind
         described["noise"] = level if plain else gaussian
     problem: Any = problem_of({**spec, "problem": described})
-    if source is not None:
-        if described.get("population") not in ("ellipses", "images"):
-            fixed = f"the images of this {described['kind']} problem are fixed; leave "
-            raise KoriskError(fixed, Argument("source", ...), " out")
-        problem = replace(problem, source=source)
-        described |= {"population": "images", "images": {"path": source.path}}
+    if request.source is not None:
+        problem, _ = with_images(problem, request.source, request.examples, request.seed)
+        described |= {"population": "images", "images": {"path": request.source.path}}
     return problem, described
 
 
-def pilots_by_model(pilots: Sequence[Curve], specs: Mapping[str, JsonMapping]) -> dict[str, Curve]:
-    """Measured curves by the name of their model."""
-    if pilots and len(specs) > 1:
-        raise KoriskError(
-            f"pilots are of one point, and the study has {len(specs)}: {', '.join(specs)}; name "
-            "it with ",
-            Argument("point", ...),
-        )
-    # A single pilot without a name belongs to a single model.
-    models = list(next(iter(specs.values()))["models"])
-    by_model: dict[str, Curve] = {}
-    for curve in pilots:
-        model = curve.model or (models[0] if len(models) == len(pilots) == 1 else "")
-        if model not in models:
-            raise KoriskError(
-                f"a pilot must be of one of the study's models, got {shown(curve.model)}; add a "
-                f"column model{did_you_mean(model, models)}"
-            )
-        if curve.metric.casefold().replace(" ", "_") not in _METRICS:
-            metric = f"and the pilot is of {shown(curve.metric)}; give the pilot's mse"
-            raise KoriskError(f"a rehearsal is of mean squared errors, {metric}")
-        by_model[model] = curve
+def pilots_of(pilots: Sequence[Curve], models: Sequence[str]) -> dict[str, Curve]:
+    """Measured curves by the name of their model; a single one is that of a single model."""
+    by_model = {curve.model: curve for curve in pilots if curve.model in models}
+    if len(pilots) == len(models) == 1:
+        by_model = {models[0]: pilots[0]}
+    others = [curve.model for curve in pilots if curve.model not in models]
+    # A table may have further models beside the only one that is asked about.
+    if others and (len(models) > 1 or not by_model):
+        got = f"a pilot must be of {', '.join(models)}, got {shown(others[0])}"
+        raise KoriskError(f"{got}; name it in a column model{did_you_mean(others[0], models)}")
     return by_model
 
 
@@ -298,28 +296,20 @@ def rehearse_own(
     name: str, build: Build, defined: Mapping[str, Any], request: Request, options: Options
 ) -> PointPrediction:
     """A user's network behind the operator that is defined beside it."""
-    from korisk.prediction.rehearsal.rehearse import rehearse
-
-    meter, arguments = Meter(), {**defined, **options}
+    arguments = {**defined, **options}
     if "operator" not in defined:
         remedy = "define operator = ... beside it, or give a study"
         raise KoriskError(f"{name} needs an operator, a LinearOperator or a Problem; {remedy}")
-    pilot = _own_pilot(list(request.pilots), name).get(name)
-    refuse_early(request.question, options, pilot)
-    operator: Any = arguments.pop("operator")
     if request.noise is not None:
         arguments["noise"] = request.noise
-    notes: list[str] = []
     if request.source is not None:
-        operator, examples = with_images(operator, request.source, request.examples, request.seed)
-        arguments |= examples
-        if examples and len(examples["images"]) < request.examples:
-            there = f"There are {len(examples['images']):,} images"
-            notes.append(f"{there}, of {request.examples:,} asked for.")
-    rehearsal = rehearse(build, operator, model=name, callbacks=request.callbacks, **arguments)
+        operator, examples = arguments["operator"], (request.source, request.examples, request.seed)
+        arguments["operator"], drawn = with_images(operator, *examples)
+        arguments |= drawn
     spec: dict[str, Any] = {"problem": {}, "models": {}}
-    view = rehearsal.forecast(pilot)
-    return PointPrediction(name, spec, (rehearsal,), (view,), tuple(notes), meter.read())
+    return _rehearsed(
+        name, spec, {name: (build, arguments)}, request, pilots_of(request.pilots, [name])
+    )
 
 
 def with_images(
@@ -329,7 +319,9 @@ def with_images(
     from korisk.problems.problem import Problem
 
     if isinstance(operator, Problem):
-        if not hasattr(operator, "source"):
+        if getattr(operator, "population", "ellipses") != "ellipses" or not hasattr(
+            operator, "source"
+        ):
             fixed = f"the images of {type(operator).__name__} are fixed; leave "
             raise KoriskError(fixed, Argument("images", ...), " out")
         changed: Any = operator
@@ -354,27 +346,18 @@ def refuse_early(question: Question, options: Options, pilot: Curve | None) -> N
     remedy = "smaller N are not rehearsed; give a pilot"
     if pilot is not None:
         least, most, remedy = 2, int(forecast(pilot).horizon), "measure a larger pilot"
-        for target in question.targets:
-            check_target([pilot], target)
+        if metric_of(pilot) == question.metric:
+            for target in question.targets:
+                check_target([pilot], target)
     for n in question.at:
         _checks.count("at", n, at_least=least, at_most=most, remedy=remedy)
 
 
-def _own_pilot(pilots: Sequence[Curve], name: str) -> dict[str, Curve]:
-    """The pilot of a user's own network: the only one, or that of its name."""
-    curves = [curve for curve in pilots if curve.model == name] or list(pilots)
-    if len(curves) > 1:
-        got = ", ".join(curve.model for curve in pilots)
-        raise invalid("pilot", f"have one curve, or one of {name!r}", got, "remove the others")
-    return {name: curves[0]} if curves else {}
-
-
-def _image_notes(problem: Any, spec: JsonMapping, requested: int) -> Iterator[str]:
-    """How the images differ from the requested ones; files tell how many there are."""
+def _image_notes(problem: Any, spec: JsonMapping) -> Iterator[str]:
+    """Whether images from files are a mixture, or blank."""
     from korisk.problems.sources import FileSource
     from korisk.texts import counted
 
-    # Only images from files can be mixed, blank or too few.
     source = getattr(problem, "source", None)
     if isinstance(source, FileSource):
         images = source.usable(spec["problem"]["side"])
@@ -386,8 +369,6 @@ def _image_notes(problem: Any, spec: JsonMapping, requested: int) -> Iterator[st
                 "the same everywhere, or nearly; --blank keep, or blank: keep in a study, keeps "
                 "what is not the same everywhere."
             )
-        if len(images) < requested:
-            yield f"There are {len(images):,} images, of {requested:,} that were asked for."
 
 
 def _notes(spec: JsonMapping, names: Mapping[str, object]) -> Iterator[str]:
@@ -459,7 +440,7 @@ class PointPrediction:
             "problem": dict(self.spec["problem"]),
             "images": self.images,
             "examples": max(int(item.curve.sizes[-1]) for item in self.rehearsals),
-            "metric": "mse",
+            "metric": self.rehearsals[0].curve.metric,
             "models": models,
             "notes": list(self.notes),
             "seconds": usage.seconds,
@@ -469,7 +450,7 @@ class PointPrediction:
 
 
 def _means(curve: Curve) -> tuple[list[int], list[float]]:
-    return curve.sizes.tolist(), curve.means.tolist()
+    return curve.sizes.tolist(), curve.unit.from_error(curve.means).tolist()
 
 
 def drawn_sizes(view: Forecast) -> list[int]:

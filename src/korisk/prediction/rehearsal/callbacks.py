@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from korisk import _checks
-
-if TYPE_CHECKING:
-    from korisk.prediction.rehearsal.rehearsal import Rehearsal
 
 Progress = Callable[[str, float], None]
 
@@ -24,9 +20,6 @@ class Callbacks:
         Called with what is being done and the share that is done.
     estimate : callable, optional
         Called before training with how many seconds and how many bytes of memory it will take.
-    finished : callable, optional
-        Called whenever a network has finished, with the rehearsal so far, once that has three
-        sizes.
 
     Raises
     ------
@@ -36,13 +29,12 @@ class Callbacks:
     Examples
     --------
     >>> import korisk as kr
-    >>> kr.prediction.Callbacks(finished=print).progress is None
+    >>> kr.prediction.Callbacks(progress=print).estimate is None
     True
     """
 
     progress: Progress | None = None
     estimate: Callable[[float, float], None] | None = None
-    finished: Callable[[Rehearsal], object] | None = None
 
     def __post_init__(self) -> None:
         for name, function in vars(self).items():

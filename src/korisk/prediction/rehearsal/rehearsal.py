@@ -6,31 +6,37 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk._checks import one_of, real
 from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.curves.noise import lasting_share, mean_variance
-from korisk.errors import KoriskError, invalid
+from korisk.curves.unit import UNITS
+from korisk.errors import KoriskError, invalid, shown
+from korisk.planning.futures.posterior import posterior
 from korisk.planning.pilot import Longer
 from korisk.planning.plan import Forecast
+from korisk.planning.recommend import EASY
 from korisk.planning.words import chance, times, value
 from korisk.prediction.law import FIT_SIZES, RehearsedLaw
-from korisk.prediction.misfit import BELIEF, Belief
+from korisk.prediction.misfit import ASSUMED, BELIEF, Belief
 
 Array = NDArray[np.float64]
 
 FARTHEST_N = 10**7  # largest N that a rehearsal covers
+UNIT_OF = {"mse": "error", "rmse": "rmse", "nmse": "error", "psnr": "psnr"}  # by metric
+_MSE = ("", "mse", "mean_squared_error", "error")  # names of a pilot's metric
 _PER_DOUBLING = 4  # sizes of a plan's table per doubling of N
-# Chosen with benchmarks/prediction/rehearse.py --part choose.
-# Cost of few distinct images at N relative to the extra cost of half of them: about as much again,
-# and less at smaller N, where fewer of the training images are copies.
-_AGAIN, _POWER = 1.2, 0.4
+_NODES = (np.arange(9) + 0.5) / 9  # quantiles that stand for the law of what copies cost,
+_FINE = 45  # found among so many of one extrapolation
+_STEP, _LEAST = 0.02, 1e-6  # of log errors, for densities; least probability within a step
 # Thresholds of the sentences.
 _FAR = 3.0  # ratio to the simulated curve that only another unit explains
 _BAND = (0.5, 0.05)  # quantiles: beyond the lower half of the band, longer training corrects
@@ -55,13 +61,16 @@ class Rehearsal(Shown):
         Relative standard error of the errors due to the few test images.
     parameters : int
         Weights that are trained.
+    power, data_range : float, default 1
+        Mean square of the test images, over which an nmse is; largest minus smallest value of all
+        images, which is the peak of a PSNR.
     population : str, default ""
         The simulated images, where none are examples of real ones: without a pilot, answers are
         about them alone.
     belief : Belief, optional
-        Prior of how far reality is from the simulation.
-    halved : Curve, optional
-        Errors of networks that had half the distinct images, and copies of these.
+        Prior of how far a pilot is from the simulation.
+    distinct : Curve, optional
+        Errors at the largest N over the number of distinct images: all of them, half, a quarter.
     undertrained : bool, default False
         Whether training limits the curve: it rises with N, or the network has learned nothing.
     longer : Longer, optional
@@ -88,31 +97,102 @@ class Rehearsal(Shown):
     unaltered: int
     level: float
     parameters: int
+    power: float = 1.0
+    data_range: float = 1.0
     population: str = ""
     belief: Belief = BELIEF
-    halved: Curve | None = None
+    distinct: Curve | None = None
     undertrained: bool = False
     longer: Longer | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @cached_property
-    def adjusted(self) -> Curve:
-        """The curve without the cost of few distinct images.
+    def copies(self) -> tuple[Array, Array]:
+        """N, and (K, M) log errors with N distinct images over those with as many as there are.
 
-        Networks with half the distinct images show it at the largest N: they err more, by as much
-        as twice the images would save.
+        The error over the number of distinct images is a learning curve, whose extrapolation says
+        what N of them would give. So does that of the sizes that need no copies: the law is the
+        product of both. The rows are its evenly spaced quantiles, ascending.
         """
-        curve, halved = self.curve, self.halved
-        if halved is None:
-            return curve
-        # `more`: log ratio of errors with half the distinct images, over the same seeds.
-        largest = float(halved.sizes[-1])
-        more = math.log(halved.means[-1] / curve.error[curve.n == largest].mean())
-        weight = 1 - np.minimum(self.unaltered / curve.n, 1.0) ** _POWER
-        weight /= 1 - (self.unaltered / largest) ** _POWER
-        errors = curve.error * np.exp(-_AGAIN * max(more, 0.0) * weight)
-        return Curve(curve.n, errors, curve.seed, curve.model, "mse")
+        if self.distinct is None:
+            return np.ones(1), np.zeros((1, 1))
+        curve, last = self.distinct, float(self.curve.sizes[-1])
+        # What a seed has in common, such as its test images, says nothing of the shape.
+        logs, seeds = np.log(curve.error), np.unique(curve.seed, return_inverse=True)[1]
+        logs += logs.mean() - np.bincount(seeds, logs)[seeds] / np.bincount(seeds)[seeds]
+        fitted = posterior(Curve(curve.n, np.exp(logs), curve.seed))
+        first = float(curve.sizes[-1])
+        n = np.geomspace(first, last, 2 + int(math.log2(last / first)))
+        law, levels = fitted.law(n), (np.arange(_FINE) + 0.5) / _FINE
+        quantiles = np.stack([law.quantile(p) for p in levels])
+        quantiles = np.minimum(quantiles - quantiles[:, :1], 0.0)  # more images do no harm
+        weights = np.ones(_FINE)
+        if len((plain := self.curve.up_to(self.unaltered)).sizes) >= FIT_SIZES:
+            ends = np.log(self.curve.means[-1]) + quantiles[:, -1]
+            unaltered = posterior(plain).law(np.full(_FINE, last))
+            weights = unaltered.under(ends + _STEP) - unaltered.under(ends - _STEP) + _LEAST
+        rows = np.interp(_NODES * weights.sum(), weights.cumsum() - weights / 2, np.arange(_FINE))
+        at_rows = [np.interp(rows, np.arange(_FINE), column) for column in quantiles.T]
+        return n, np.stack(at_rows, axis=1)
+
+    @cached_property
+    def adjusted(self) -> Curve:
+        """The curve as it would be with distinct images alone, by the middle of their law."""
+        curve, (n, logs) = self.curve, self.copies
+        middle = np.interp(np.log(curve.n), np.log(n), logs[len(logs) // 2])
+        return scaled(curve, np.exp(middle))
+
+    def in_metric(self, metric: str, data_range: float | None = None) -> Rehearsal:
+        """The same in another metric: targets and answers are in its unit.
+
+        Parameters
+        ----------
+        metric : {"mse", "rmse", "nmse", "psnr"}
+            Of mean squared errors over all test images: their root; over the mean square of the
+            images; and in decibels below the square of the data range.
+        data_range : float, optional
+            Largest minus smallest value that an image can have, for psnr. Default: those of the
+            images that were simulated from.
+
+        Returns
+        -------
+        Rehearsal
+            A copy.
+
+        Raises
+        ------
+        KoriskError
+            If there is no such metric.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> curve = kr.Curve([8, 16, 32], [0.04, 0.02, 0.01], model="Net", metric="mse")
+        >>> made = kr.Rehearsal(curve=curve, simulated="", unaltered=32, level=0.1, parameters=80)
+        >>> made.in_metric("psnr").forecast().at(32).value
+        20.0
+        """
+        one_of("metric", metric, tuple(UNIT_OF))
+        if data_range is not None:
+            remedy = "give the largest minus the smallest value that an image can have"
+            data_range = real("data_range", data_range, above=0, remedy=remedy)
+        changed = replace(self, data_range=data_range or self.data_range)
+        factor = self._square(self.curve.metric) / changed._square(metric)
+        unit, longer, before = UNITS[UNIT_OF[metric]], self.longer, self.curve.unit
+        if longer is not None:
+            errors, usual = (
+                unit.from_error(factor * before.to_error(values)).tolist()
+                for values in (longer.errors, longer.before)
+            )
+            longer = replace(longer, errors=errors, before=usual)
+        curve = scaled(self.curve, factor)
+        labels = curve.seed, curve.model, metric, unit
+        return replace(changed, curve=Curve.of_errors(curve.n, curve.error, *labels), longer=longer)
+
+    def _square(self, metric: str) -> float:
+        """The mean squared error that counts as one."""
+        return {"nmse": self.power, "psnr": self.data_range**2}.get(metric, 1.0)
 
     @property
     def gain(self) -> float:
@@ -121,8 +201,9 @@ class Rehearsal(Shown):
             return 0.0
         of_seed = float((mean_variance(self.curve) * self.curve.counts)[-1])
         of_seed *= 1 - lasting_share(self.curve)  # both were tested on the same images
-        (before,), (after,) = self.longer.before, self.longer.errors
-        gain = math.log(before / after)
+        values = [*self.longer.before, *self.longer.errors]
+        before, after = np.log(self.curve.unit.to_error(values))
+        gain = float(before - after)
         return gain if gain > _BEYOND_NOISE * math.sqrt(2 * of_seed) else 0.0
 
     def forecast(self, pilot: Curve | None = None) -> Forecast:
@@ -131,9 +212,9 @@ class Rehearsal(Shown):
         Parameters
         ----------
         pilot : Curve, optional
-            Mean squared errors of the same network on a few real pairs. It corrects the level and
-            the shape of the rehearsed curve; where the two contradict each other, curves that are
-            fitted to the pilot alone compete with the rehearsal.
+            Errors of the same network on a few real pairs, as mse, rmse, nmse or psnr. It corrects
+            the level and the shape of the rehearsed curve; where the two contradict each other,
+            curves that are fitted to the pilot alone compete with the rehearsal.
 
         Returns
         -------
@@ -143,19 +224,21 @@ class Rehearsal(Shown):
         Raises
         ------
         KoriskError
-            If the pilot is no `Curve`, or is in another unit than the mean squared error.
+            If the pilot is no `Curve`, or in another metric than these.
         """
         if not (pilot is None or isinstance(pilot, Curve)):
             raise invalid("pilot", "be a korisk Curve", pilot, "use kr.Curve.read(...)")
-        if pilot is not None and pilot.unit.name != "error":
-            unit = f"{pilot.unit.name}; give the pilot's mean squared errors"
-            raise KoriskError(f"a rehearsal is of mean squared errors, and the pilot is in {unit}")
+        if pilot is not None:
+            factor = self._square(metric_of(pilot)) / self._square(self.curve.metric)
+            labels = pilot.seed, pilot.model, self.curve.metric, self.curve.unit
+            pilot = Curve.of_errors(pilot.n, factor * pilot.error, *labels)
         return _forecast(self, pilot)
 
     @property
     def target(self) -> float:
         """A target for users who name none: what the largest N reaches with 95% probability."""
-        return float(f"{self.forecast().at(int(self.curve.sizes[-1])).upper:.3g}")
+        then = self.forecast().at(int(self.curve.sizes[-1]))
+        return float(f"{then.lower if self.curve.unit.larger_is_better else then.upper:.3g}")
 
     def to_dict(self) -> dict[str, Any]:
         """What was simulated as plain values, for JSON.
@@ -165,14 +248,13 @@ class Rehearsal(Shown):
         dict
             See docs/reference/files.md for its keys.
         """
-        curve = self.curve
-        rows = zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True)
+        rows = [{key: row[key] for key in ("n", "error", "seed")} for row in self.curve.records()]
         return {
-            "model": curve.model,
+            "model": self.curve.model,
             "parameters": self.parameters,
             "simulated": self.simulated,
             "unaltered": self.unaltered,
-            "curve": [dict(zip(("n", "error", "seed"), row, strict=True)) for row in rows],
+            "curve": rows,
             "undertrained": self.undertrained,
             "seconds": self.seconds,
         }
@@ -181,23 +263,30 @@ class Rehearsal(Shown):
 @lru_cache(maxsize=64)  # a second each: pages and tables ask for the same ones
 def _forecast(rehearsal: Rehearsal, pilot: Curve | None) -> Forecast:
     curve, adjusted = rehearsal.curve, rehearsal.adjusted
-    images = rehearsal.unaltered, rehearsal.level, rehearsal.belief
+    n, logs = rehearsal.copies
     population = rehearsal.population if pilot is None else ""
-    if population:  # drawn without limit, and not compared with a reality
-        images = int(curve.sizes[-1]), rehearsal.level, BELIEF
-    law = RehearsedLaw.of(adjusted, *images, pilot)
-    end = adjusted.sizes[-1:].astype(float)
-    middle, lower = (RehearsedLaw.of(adjusted, *images, None).quantile(end, p) for p in _BAND)
+    # A population is drawn without limit, and not compared with a reality.
+    unaltered = int(curve.sizes[-1]) if population else rehearsal.unaltered
+    law = RehearsedLaw(
+        curve=adjusted,
+        unaltered=unaltered,
+        level=rehearsal.level,
+        belief=ASSUMED if pilot is None else rehearsal.belief,
+        pilot=pilot,
+        apart=(n, logs - logs[len(logs) // 2]),
+    )
+    end, alone = adjusted.sizes[-1:].astype(float), replace(law, pilot=None)
+    middle, lower = (alone.quantile(end, p) for p in _BAND)
     if rehearsal.gain > math.log(middle.item() / lower.item()):
         adjusted = _trained_longer(rehearsal)
-        images = images[0], math.hypot(images[1], rehearsal.gain), images[2]
-        law = RehearsedLaw.of(adjusted, *images, pilot)
+        level = math.hypot(rehearsal.level, rehearsal.gain)
+        law = replace(law, curve=adjusted, level=level)
     first = int(min(known.sizes[0] for known in (curve, pilot) if known is not None))
     steps = 1 + int(_PER_DOUBLING * math.log2(FARTHEST_N / first))
     return Forecast(
         source=law,
         model=curve.model,
-        metric="mse",
+        metric=curve.metric,
         unit=curve.unit,
         sizes=np.unique(np.round(np.geomspace(first, FARTHEST_N, steps))),
         curve=pilot,
@@ -215,8 +304,45 @@ def _trained_longer(rehearsal: Rehearsal) -> Curve:
     """The adjusted curve as longer training would lower it: more so, the larger N is."""
     curve = rehearsal.adjusted
     first, last = np.log(curve.sizes[[0, -1]])
-    errors = curve.error * np.exp(-rehearsal.gain * (np.log(curve.n) - first) / (last - first))
-    return Curve(curve.n, errors, curve.seed, curve.model, "mse")
+    return scaled(curve, np.exp(-rehearsal.gain * (np.log(curve.n) - first) / (last - first)))
+
+
+def scaled(curve: Curve, factor: Array | float) -> Curve:
+    """The curve with its errors times a factor, or one for each."""
+    labels = curve.seed, curve.model, curve.metric, curve.unit
+    return Curve.of_errors(curve.n, factor * curve.error, *labels)
+
+
+def metric_of(pilot: Curve) -> str:
+    """Which metric of a rehearsal a pilot is in, by its unit and name; raise if in none."""
+    name = pilot.metric.casefold().replace(" ", "_")
+    metric = {"psnr": "psnr", "squared": "rmse"}.get(pilot.unit.law)
+    if pilot.unit.law == "error":
+        metric = "nmse" if name == "nmse" else "mse" if name in _MSE else None
+    if metric is None:
+        got = f"and the pilot is of {shown(pilot.metric or pilot.unit.name)}"
+        raise KoriskError(f"a rehearsal is of {', '.join(UNIT_OF)}, {got}; give one of these")
+    return metric
+
+
+def far_from(forecasts: Sequence[Forecast], target: float) -> str:
+    """A question, if a target is far easier or harder than all that is expected; else empty."""
+    unit = forecasts[0].unit
+    goal = float(unit.to_error(target))
+    first = max(view.quantile(view.sizes[:1], 0.95).item() for view in forecasts)
+    last = min(view.quantile(view.sizes[-1:], 0.05).item() for view in forecasts)
+    trained = not any(view.undertrained for view in forecasts)
+    if goal <= EASY * first and not (trained and goal < last / EASY):
+        return ""
+    means = [mean for view in forecasts if view.simulated for mean in view.simulated.means]
+    ends, how = (
+        sorted(unit.from_error([min(means), max(means)])),
+        "easier" if goal > first else "harder",
+    )
+    return (
+        f"target {target:.6g} is far {how} than all that was rehearsed, {ends[0]:.4g} to "
+        f"{ends[1]:.4g}: is it in another unit? --metric takes {', '.join(UNIT_OF)}"
+    )
 
 
 def _basis(rehearsal: Rehearsal, law: RehearsedLaw) -> tuple[str, ...]:
@@ -245,6 +371,7 @@ def _trust_words(model: str, law: RehearsedLaw, pilot: Curve) -> str:
         )
     doubted, tested = law.doubted, law.tested
     factor = times(math.exp(abs(logs[worst])))
+    measured, expected = pilot.unit.from_error([pilot.means[worst], simulated[worst]]).tolist()
     stands = "contradicts" if doubted else f"is within a factor of {factor} of"
     if tested:
         weight = chance(law.trust)
@@ -258,6 +385,6 @@ def _trust_words(model: str, law: RehearsedLaw, pilot: Curve) -> str:
         )
     return (
         f"The pilot {stands} the rehearsal of {model}: at N = {pilot.sizes[worst]:,} it "
-        f"measured {value(pilot.means[worst])} where {value(simulated[worst])} was simulated. "
+        f"measured {value(measured)} where {value(expected)} was simulated. "
         f"{then}."
     )

@@ -9,15 +9,17 @@ copies, and in its level, which few test images leave uncertain. A pilot of real
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm, t
 from torch import Tensor, nn
 
 from korisk import _checks
@@ -30,15 +32,15 @@ from korisk.fitting.gradient.many import Member, pace, train_many
 from korisk.operators.linear import LinearOperator
 from korisk.planning.pilot import Longer
 from korisk.planning.words import value
-from korisk.prediction.independent import relative_error
+from korisk.prediction.alterations import Alteration
 from korisk.prediction.misfit import BELIEF, UNLIKE
 from korisk.prediction.rehearsal.callbacks import Callbacks, Progress
 from korisk.prediction.rehearsal.linear import ExactFits
 from korisk.prediction.rehearsal.rehearsal import Rehearsal
 from korisk.prediction.rehearsal.simulation import (
+    FEWER,
     FOLDS,
     LONGER,
-    Augment,
     Noisy,
     Simulation,
     Training,
@@ -63,8 +65,7 @@ def rehearse(
     sizes: Iterable[int] = SIZES,
     seeds: int | Iterable[int] = 3,
     *,
-    augment: Augment | None = None,
-    also: ArrayLike | Tensor | None = None,
+    augment: Alteration | None = None,
     patients: Sequence[str] | None = None,
     training: Training | None = None,
     model: str | None = None,
@@ -91,14 +92,10 @@ def rehearse(
     seeds : int or iterable of int, default 3
         How many networks for each size (0, 1, ...), or the seeds of their images, noise, batches
         and initial weights.
-    augment : list of str or callable, optional
-        How copies of the examples are altered where N is larger than their number: names of
-        `korisk.prediction.alterations.KINDS`, or `augment(images, generator)`, which returns
-        altered copies of images (count, *domain). Default: the alterations that the examples
-        support.
-    also : array or Tensor of shape (number, *domain), optional
-        Images of another source, such as a simulator or a public set, that may stand in for copies;
-        they are used if the examples support them.
+    augment : callable, optional
+        `augment(images, generator)` returns altered copies of images (count, *domain), which fill
+        training sets that are larger than the number of examples. Default: they are mirrored,
+        rotated and shifted as far as the examples support it.
     patients : sequence of str, optional
         The patient of each image: all images of a patient are for training, or all for testing.
     training : Training, optional
@@ -109,7 +106,7 @@ def rehearse(
         Where finished networks are kept: those that are there already are not trained again. Of
         `fit` its own source is compared, and not what it calls.
     callbacks : Callbacks, optional
-        Whom to tell of progress, of the time that it will take, and of the rehearsal so far.
+        Whom to tell of progress, and of the time that it will take.
 
     Returns
     -------
@@ -160,7 +157,6 @@ def rehearse(
         noise,
         patients=patients,
         augment=augment,
-        also=also,
         training=recipe,
         seed=numbers[0],
         folds=max(FOLDS, len(numbers)),
@@ -186,16 +182,8 @@ def rehearse(
         gibibytes = max(speed.memory / 2**30, 0.1)
         watch(f"about {duration(seconds)} on {speed.device}; {gibibytes:.1f} GiB", 0.0)
 
-    def made() -> Rehearsal:
-        return _rehearsal(trainings, numbers, errors, notes, time.monotonic() - start)
-
-    if callbacks.finished is not None and len(_sizes(errors, numbers)) >= LEAST_SIZES:
-        callbacks.finished(made())
-    for cell, test_errors in _train(trainings, cells, numbers, errors, notes, watch):
-        errors[cell] = test_errors
-        if callbacks.finished is not None and len(_sizes(errors, numbers)) >= LEAST_SIZES:
-            callbacks.finished(made())
-    return made()
+    _train(trainings, cells, numbers, errors, notes, watch)
+    return _rehearsal(trainings, numbers, errors, notes, time.monotonic() - start)
 
 
 def _sizes(errors: Iterable[Cell], seeds: Sequence[int]) -> list[int]:
@@ -216,14 +204,13 @@ def _rehearsal(
     sizes = _sizes(errors, seeds)
     # What a seed has at every N alike, such as its test images, would bend a curve of few seeds.
     plain = {cell: errors[cell] for cell in errors if cell.variant == "plain" and cell.n in sizes}
-    halved = {cell: errors[cell] for cell in errors if cell.variant == "halved" and cell.n in sizes}
     curve = curve_of(plain, name)
     # The error of an image of zeros is what a network must beat to have learned anything.
     test_rows = torch.cat([trainings.test_rows(Cell(0, seed, "plain")) for seed in seeds])
     zero_error = float(trainings.targets[test_rows].square().mean())
     finding = rise_note(curve)
     if curve.means[-1] >= zero_error:
-        finding = f"{name} has learned nothing: an image of zeros has an error of "
+        finding = f"{name} has learned nothing: an image of zeros has a mean squared error of "
         finding += f"{value(zero_error)}. Lower the rate, or train for more steps."
     how = "trained by your own function"
     if trainings.linear is not None:
@@ -235,14 +222,17 @@ def _rehearsal(
     if more is not None:
         before, after = (float(values.mean()) for values in (errors[last], more))
         longer = Longer(n=last.n, factor=LONGER, errors=[after], before=[before])
-    networks = f"{len(plain) + len(halved)} networks of {trainings.weights:,} weights, {how}"
+    number = sum(cell.variant != "longer" and cell.n in sizes for cell in errors)
+    networks = f"{number} networks of {trainings.weights:,} weights, {how}"
     return Rehearsal(
         curve=curve,
-        halved=curve_of(halved, name) if len(halved) == len(seeds) else None,
+        distinct=_distinct(errors, sizes[-1], simulation.unaltered),
         simulated=f"{simulation.words}; {networks}",
         unaltered=simulation.unaltered,
         level=_level(plain, sizes[-1], simulation),
         parameters=trainings.weights,
+        power=zero_error,
+        data_range=float(trainings.targets.max() - trainings.targets.min()),
         population=simulation.population,
         belief=BELIEF if simulation.alike else UNLIKE,
         undertrained=finding is not None,
@@ -250,6 +240,17 @@ def _rehearsal(
         notes=(*notes, *([] if finding is None else [finding])),
         seconds=seconds,
     )
+
+
+def _distinct(errors: Mapping[Cell, Tensor], n: int, unaltered: int) -> Curve | None:
+    """Errors at one N over the number of distinct images; None if a network is missing."""
+    parts = {v: [cell for cell in errors if cell.n == n and cell.variant == v] for v in FEWER}
+    if len({len(cells) for cells in parts.values()}) > 1:
+        return None
+    cells = [cell for variant in reversed(FEWER) for cell in parts[variant]]
+    sizes = [-(-unaltered // FEWER[cell.images]) for cell in cells]
+    means = [float(errors[cell].mean()) for cell in cells]
+    return Curve(sizes, means, [str(cell.seed) for cell in cells])
 
 
 def _tested(simulation: Simulation, seeds: Iterable[int]) -> int:
@@ -261,11 +262,11 @@ def _train(
     trainings: Trainings,
     cells: Sequence[Cell],
     seeds: Sequence[int],
-    errors: Mapping[Cell, Tensor],
+    errors: dict[Cell, Tensor],
     notes: list[str],
     watch: Progress,
-) -> Iterator[tuple[Cell, Tensor]]:
-    """Train networks; yield the errors of each on every test image, when it has finished.
+) -> None:
+    """Train networks; add the errors of each on every test image, when it has finished.
 
     An interruption ends it, if the networks in `errors` suffice for a curve.
     """
@@ -291,7 +292,7 @@ def _train(
     try:
         for index, test_errors in results:
             trainings.write(cells[index], test_errors)
-            yield cells[index], test_errors
+            errors[cells[index]] = test_errors
     except KeyboardInterrupt:
         results.close()
         note = f"Interrupted: {len(errors)} of {total} trainings had finished"
@@ -338,6 +339,19 @@ def _level(errors: Mapping[Cell, Tensor], n: int, simulation: Simulation) -> flo
     groups = [group for cell in cells for group in simulation.groups(cell.seed)]
     labels = np.unique(groups, return_inverse=True)[1].astype(np.int64)
     return relative_error(torch.cat([errors[cell] for cell in cells]).numpy(), labels)
+
+
+def relative_error(values: NDArray[np.float64], groups: NDArray[np.int64]) -> float:
+    """Standard error of the mean of `values` (n,), over the mean; zero where the mean is zero.
+
+    From the scatter between groups (n,), such as patients. With few groups it is multiplied by the
+    ratio of Student's to normal quantiles.
+    """
+    mean, sums = float(values.mean()), np.bincount(groups, values - values.mean())
+    if not mean:
+        return 0.0
+    error = math.sqrt(float(sums @ sums) * len(sums) / (len(sums) - 1)) / len(values) / mean
+    return error * float(t.ppf(0.95, len(sums) - 1) / norm.ppf(0.95))
 
 
 def rise_note(curve: Curve) -> str | None:

@@ -7,7 +7,7 @@ training sets; or phantoms, drawn without limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
@@ -27,27 +27,26 @@ from korisk.operators.inputs import shape_text
 from korisk.operators.linear import LinearOperator
 from korisk.prediction.alterations import (
     Alteration,
-    Evidence,
     altered,
     channel_axis,
     channels_first,
-    checked_kinds,
     evidence,
 )
-from korisk.prediction.independent import Independence, independence
+from korisk.prediction.copies import copies
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
 from korisk.problems.problem import Counts, Pairs, Pools, Problem
 from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
 from korisk.seeds import TEST_SEED, stream_key
 
 Noisy = Callable[[Tensor, torch.Generator], Tensor]
-Variant = Literal["plain", "halved"]  # of the training images of an `ExampleSource`
+Variant = Literal["plain", "halved", "quartered"]  # of the training images of an `ExampleSource`
+FEWER: dict[Variant, int] = {"plain": 1, "halved": 2, "quartered": 4}  # of which they are a part
 LONGER = 2  # times the steps of the network that tells whether training limits the error
-Augment = Alteration | Iterable[str]  # by the user: a function, or names of alterations
 
 FOLDS = 3  # at least: a seed's networks are tested on a third of the examples
 LEAST_EXAMPLES = 12
 _LEAST_GROUPS = 3  # patients: to train, to validate and to test
+_FEW = 16  # patients
 _VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
 _IMAGES = Argument("images", ...)
 _OPERATORS = "be a LinearOperator or a Problem"  # what an operator must be
@@ -114,8 +113,8 @@ class Training(Recipe):
 class ExampleSource(ImageSource):
     """Training, validation and test pools from the user's example images.
 
-    Training sets larger than the examples are filled up with altered copies. With the variant
-    `halved`, only half the training images are used, and copies of these.
+    Training sets larger than the examples are filled up with altered copies. The variants `halved`
+    and `quartered` use the images of a half and a quarter of the patients, and copies of these.
 
     The test images change with the seed, as in cross-validation. All images of a patient are in
     one pool. A training set takes the first image of each patient before the second of any,
@@ -153,10 +152,11 @@ class ExampleSource(ImageSource):
         # Patients take turns: the first image of each, then the second of each, and so on.
         turns = [rng.permutation(group) for group in others[validation:]]
         turns = [turns[index] for index in rng.permutation(len(turns))]
+        turns = turns[: -(-len(turns) // FEWER[self.variant])]
         longest = range(max(map(len, turns)))
         train = [group[index] for index in longest for group in turns if index < len(group)]
         return (
-            np.array(train[: (len(train) + 1) // 2] if self.variant == "halved" else train),
+            np.array(train),
             np.concatenate(others[:validation]),
             np.concatenate(tested)[:least],
         )
@@ -209,7 +209,6 @@ class Simulation:
     words: str
     population: str  # of images where none are examples of real ones
     alike: bool  # whether its images are like the real ones
-    copied: bool  # whether larger N are filled up with copies
     notes: Sequence[str] = ()  # on the examples
 
 
@@ -219,8 +218,7 @@ def simulation_of(
     noise: Noise | Noisy | float | None,
     *,
     patients: Sequence[str] | None,
-    augment: Augment | None,
-    also: ArrayLike | Tensor | None,
+    augment: Alteration | None,
     training: Training,
     seed: int,
     folds: int,
@@ -239,9 +237,9 @@ def simulation_of(
         images, patients = drawn.latents, drawn.patients
     source: ExampleSource | None = None
     if images is not None:
-        source, worth, tried = _example_source(images, patients, augment, also, folds)
+        source, left_out, how = _example_source(images, patients, augment, folds)
     else:
-        for name, argument in (("patients", patients), ("augment", augment), ("also", also)):
+        for name, argument in (("patients", patients), ("augment", augment)):
             if argument is not None:
                 raise KoriskError(Argument(name, ...), " is about examples; give ", _IMAGES, " too")
     if isinstance(operator, Problem):
@@ -291,18 +289,22 @@ def simulation_of(
             words=f"{words}, {kind}",
             population=population,
             alike=is_problem,
-            copied=False,
         )
     examples = source
     whose = examples.patients or [str(index) for index in range(len(examples.images))]
     # The simulation in words: how many images, and from which N on they are altered.
     number, until = f"{len(examples.images):,} example images", f"up to N = {examples.unaltered:,}"
-    used = f"as they are {until} and with {tried.words} beyond"
-    if copies := worth.examples - len(examples.images):
-        number += f" without {copies:,} near-copies"
+    used = f"as they are {until} and with {how} beyond"
+    notes = []
+    if left_out:
+        number += f" without {left_out:,} near-copies"
+        notes.append(f"{number}: bring images that differ as those to come will.")
     if examples.patients is not None:
-        number += f" of {worth.patients:,} patients"
-        used = f"one of each patient {until}, then more of their images, then {tried.words}"
+        patient_count = len(set(examples.patients))
+        number += f" of {patient_count:,} patients"
+        if patient_count < _FEW:
+            notes.append(f"{number}: bands are wide for it; bring more patients.")
+        used = f"one of each patient {until}, then more of their images, then {how}"
     return Simulation(
         pools=pools,
         groups=lambda seed: [whose[index] for index in examples.parts(seed)[2]],
@@ -310,19 +312,17 @@ def simulation_of(
         words=f"{words} from {number}, {used}",
         population="",
         alike=True,
-        copied=True,
-        notes=[*worth.notes, *tried.notes],
+        notes=notes,
     )
 
 
 def _example_source(
     images: ArrayLike | Tensor,
     patients: Sequence[str] | None,
-    augment: Augment | None,
-    also: ArrayLike | Tensor | None,
+    augment: Alteration | None,
     folds: int,
-) -> tuple[ExampleSource, Independence, Evidence]:
-    """Check a user's example images; count independent ones, and choose alterations."""
+) -> tuple[ExampleSource, int, str]:
+    """Check a user's example images; leave near-copies out, and choose alterations."""
     examples = _as_images(images)
     many = examples.ndim > 1 and len(examples) >= LEAST_EXAMPLES
     ellipses = Message("leave ", _IMAGES, " out to use random ellipses")
@@ -347,46 +347,33 @@ def _example_source(
     order = sorted(range(len(examples)), key=lambda index: examples[index].numpy().tobytes())
     examples = examples[order]
     patients = None if patients is None else tuple(patients[index] for index in order)
-    worth = independence(_pictures(examples).numpy(), patients)
-    if patients is None and worth.groups is not None:
+    total, groups = len(examples), None
+    if patients is None and (groups := copies(_pictures(examples).numpy())) is not None:
         # One of each group; to train with the others as they are gives far larger errors than
         # altered copies do.
-        firsts = np.unique(worth.groups, return_index=True)[1]
-        examples = torch.cat([examples[np.sort(firsts)], examples[len(worth.groups) :]])
+        firsts = np.unique(groups, return_index=True)[1]
+        examples = torch.cat([examples[np.sort(firsts)], examples[len(groups) :]])
         if len(examples) < LEAST_EXAMPLES:
             rule = f"be {LEAST_EXAMPLES} or more that are no near-copies of each other"
-            got = f"{len(examples)} among {worth.examples:,}"
+            got = f"{len(examples)} among {total:,}"
             raise invalid("images", rule, examples, Message("add others, or ", ellipses), got=got)
     number = len(examples if patients is None else set(patients))
-    alter, tried = _alteration(examples, augment, also)
-    return ExampleSource(examples, patients, alter, min(folds, number)), worth, tried
+    alter, how = _alteration(examples, augment)
+    source = ExampleSource(examples, patients, alter, min(folds, number))
+    return source, total - len(examples), how
 
 
-def _alteration(
-    images: Tensor, augment: Augment | None, also: ArrayLike | Tensor | None
-) -> tuple[Alteration | None, Evidence]:
-    """How copies of images are altered: as the user asks, or as the examples support."""
-    if callable(augment):
-        return augment, Evidence((getattr(augment, "__name__", "your own"),), {})
-    # Images of another source must have the size of the examples.
-    others = None
-    if also is not None:
-        others = _as_images(also)
-        same_size = len(others) > 0 and others.shape[1:] == images.shape[1:]
-        if not same_size or not bool(torch.isfinite(others).all()):
-            rule = f"be finite images {shape_text(tuple(images.shape[1:]), batched=True)}"
-            raise invalid("also", rule, also, "resize them as the examples")
-    required = None
+def _alteration(images: Tensor, augment: Alteration | None) -> tuple[Alteration | None, str]:
+    """How copies of images are altered, as the user asks or the examples support; in words."""
     if augment is not None:
-        remedy = "name alterations, such as ['mirror', 'shift'], or give a function"
-        names: object = augment
-        is_list = isinstance(names, Iterable) and not isinstance(names, str)
-        require(is_list, "augment", "be a list of names, or a function", augment, remedy)
-        required = checked_kinds(list(augment), images.shape[1:])
-    tried = evidence(images, required, others)
-    if not tried.kinds:
-        return None, tried
-    return lambda copies, generator: altered(copies, generator, tried.kinds, others), tried
+        remedy = "write def augment(images, generator), which returns altered copies"
+        require(callable(augment), "augment", "be a function", augment, remedy)
+        return augment, f"altered copies ({getattr(augment, '__name__', 'your own')})"
+    kinds, _ = evidence(images)
+    if not kinds:
+        return None, "plain copies"
+    names = f"altered copies ({', '.join(kinds)})"
+    return lambda copies, generator: altered(copies, generator, kinds), names
 
 
 def square_side(shape: Sequence[int]) -> int | None:

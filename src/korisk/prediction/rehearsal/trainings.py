@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from korisk import _checks
@@ -27,7 +26,7 @@ from korisk._memory import check_memory
 from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, Message, invalid
-from korisk.files import Spec, make_folder, parse, read_json, write_text
+from korisk.files import make_folder, read_json, write_text
 from korisk.fitting.gradient.many import Member
 from korisk.fitting.gradient.recipe import Recipe
 from korisk.prediction.rehearsal.linear import as_linear, weights_of
@@ -42,10 +41,8 @@ from korisk.problems.problem import Pairs, Pools
 from korisk.store.cells import digest
 
 _LARGEST_BYTES = 50_000_000
-_MOST = 1_000_000  # test images of a network
+_FEWEST = 5  # distinct images of which a half and a quarter differ
 _TRIAL = 4  # inputs whose outputs identify a network's function
-
-Error = Annotated[float, Field(ge=0, lt=1e300, allow_inf_nan=False)]
 
 
 class Cell(NamedTuple):
@@ -61,23 +58,6 @@ class Cell(NamedTuple):
         return "plain" if self.variant == "longer" else self.variant
 
 
-class FinishedRecord(Spec):
-    """The file of a network."""
-
-    korisk: str
-    model: str
-    n: int
-    seed: int
-    variant: str
-    errors: list[Error] = Field(min_length=1, max_length=_MOST)  # of every test image
-    digest: str  # of the rest
-
-    @staticmethod
-    def digest_of(content: Mapping[str, object]) -> str:
-        """The digest of all other keys: a flipped bit must not pass for another error."""
-        return digest(json.dumps({k: content[k] for k in content if k != "digest"}, sort_keys=True))
-
-
 class Finished:
     """The finished networks in a folder, each with a file; the folder is created if needed."""
 
@@ -90,27 +70,27 @@ class Finished:
 
     def read(self, name: str, count: int) -> Tensor:
         """The stored errors of a network on `count` test images."""
-        file = self.folder / name
-        errors = read_finished(file).errors
+        errors = read_finished(self.folder / name)
         if len(errors) != count:
-            raise KoriskError(f"{file}: must have {count:,} errors, got {len(errors):,}; remove it")
+            got = f"must have {count:,} errors, got {len(errors):,}; remove it"
+            raise KoriskError(f"{self.folder / name}: {got}")
         return torch.tensor(errors, dtype=torch.float64)
 
     def write(self, name: str, model: str, cell: Cell, errors: Tensor) -> None:
         """Store the errors of a network."""
         content = {"korisk": __version__, "model": model, **cell._asdict()}
         content["errors"] = errors.double().tolist()
-        signed = content | {"digest": FinishedRecord.digest_of(content)}
+        signed = content | {"digest": digest(json.dumps(content, sort_keys=True))}
         write_text(self.folder / name, json.dumps(signed) + "\n")
 
 
-def read_finished(file: Path) -> FinishedRecord:
-    """Read the file of a network."""
+def read_finished(file: Path) -> list[float]:
+    """The errors in the file of a network; a flipped bit must not pass for another error."""
     content = read_json(file, max_bytes=_LARGEST_BYTES, remedy="remove it")
-    record = parse(FinishedRecord, content, source=file)
-    if record.digest != FinishedRecord.digest_of(record.model_dump()):
+    signature = content.pop("digest", None) if isinstance(content, dict) else None
+    if signature is None or signature != digest(json.dumps(content, sort_keys=True)):
         raise KoriskError(f"{file}: is not as it was written; remove it")
-    return record
+    return list(content["errors"])
 
 
 class Trainings:
@@ -132,9 +112,10 @@ class Trainings:
         self._files: dict[Cell, str] = {}
         # Every network, small N first.
         self.cells = [Cell(n, seed, "plain") for n in sizes for seed in seeds]
-        if simulation.copied and simulation.unaltered < sizes[-1]:
+        if not simulation.population and _FEWEST <= simulation.unaltered < sizes[-1]:
             # To see what few distinct images cost.
-            self.cells += [Cell(sizes[-1], seed, "halved") for seed in seeds]
+            fewer: list[Variant] = ["halved", "quartered"]
+            self.cells += [Cell(sizes[-1], seed, variant) for variant in fewer for seed in seeds]
         # Rows of the pool that train, validate and test, by seed and variant.
         self._rows: dict[tuple[int, Variant], list[Tensor]] = {}
         pairs = self._draw_pairs()
@@ -201,7 +182,8 @@ class Trainings:
         batches = torch_seed(cell.seed, f"rehearsal batches {cell.n}")
         name = f"{self.name} at N = {cell.n:,}, seed {cell.seed}"
         if cell.variant != "plain":
-            name += f", {LONGER} times as long" if cell.variant == "longer" else ", halved images"
+            longer = f", {LONGER} times as long"
+            name += longer if cell.variant == "longer" else f", {cell.variant} images"
         return Member(name, self._networks[cell], batches, train[: cell.n], validation, test)
 
     def schedule(self, cell: Cell) -> Training:
