@@ -170,7 +170,7 @@ class Rehearsal(Shown):
         >>> import korisk as kr
         >>> curve = kr.Curve([8, 16, 32], [0.04, 0.02, 0.01], model="Net", metric="mse")
         >>> made = kr.Rehearsal(curve=curve, simulated="", unaltered=32, level=0.1, parameters=80)
-        >>> made.in_metric("psnr").forecast().at(32).value
+        >>> round(made.in_metric("psnr").forecast().at(32).value, 3)
         20.0
         """
         one_of("metric", metric, tuple(UNIT_OF))
