@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import socket
 import sqlite3
 import struct
@@ -155,28 +156,6 @@ def _stated_format(path: Path) -> int | None:
     return None
 
 
-def restore_common_parts(path: Path) -> None:
-    """Overwrite the header and the schema, which all stores share, in a copy of a damaged file."""
-    # Offsets and values of SQLite's file format: 4096-byte pages, UTF-8, no auto-vacuum.
-    fields = {0: _MAGIC + b"\x10\0\1\1\0@  ", 44: b"\0\0\0\4", 52: bytes(7) + b"\1", 64: bytes(4)}
-    # SQLite refuses a file with fewer pages than its header states, or than its root pages need.
-    pages = max(16, -(-path.stat().st_size // 4096))
-    with path.open("r+b") as file:
-        file.truncate(4096 * pages)
-        for offset, content in [*fields.items(), (28, pages.to_bytes(4, "big")), *_MARKS]:
-            file.seek(offset)
-            file.write(content)
-    with (
-        contextlib.suppress(sqlite3.Error, UnicodeDecodeError),
-        contextlib.closing(plain_connection(path, "mode=rw")) as connection,
-    ):
-        connection.execute("PRAGMA writable_schema = ON")
-        for kind, name, sql in schema():
-            query = "UPDATE sqlite_master SET type = ?, sql = ? WHERE name = ?"
-            connection.execute(query, (kind, sql, name))
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-
-
 def _beside(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in _SIDE_FILES]
 
@@ -224,11 +203,15 @@ def set_meta(connection: sqlite3.Connection, name: str, value: str) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", values)
 
 
-def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[object]]) -> None:
-    """Insert rows into a table; the last column is the digest."""
-    if rows:
-        slots = ", ".join("?" * len(rows[0]))
-        connection.executemany(f"INSERT INTO {table} VALUES ({slots})", rows)
+def insert(
+    connection: sqlite3.Connection,
+    table: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+) -> None:
+    """Insert rows into a table, by the names of its columns."""
+    slots = ", ".join("?" * len(columns))
+    connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({slots})", rows)
 
 
 def delete(connection: sqlite3.Connection, number: int) -> None:
@@ -299,6 +282,30 @@ def plain_connection(path: Path, mode: str) -> Connection:
         longest = max(4 * path.stat().st_size, 2**28) if path.exists() else 2**28
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(longest, 10**9))
     return connection
+
+
+def readable_copy(path: Path, copy: Path) -> Connection:
+    """Open a copy of a damaged file, with the header and the schema that all stores share."""
+    shutil.copyfile(path, copy)
+    # Offsets and values of SQLite's file format: 4096-byte pages, UTF-8, no auto-vacuum.
+    fields = {0: _MAGIC + b"\x10\0\1\1\0@  ", 44: b"\0\0\0\4", 52: bytes(7) + b"\1", 64: bytes(4)}
+    # SQLite refuses a file with fewer pages than its header states, or than its root pages need.
+    pages = max(16, -(-copy.stat().st_size // 4096))
+    with copy.open("r+b") as file:
+        file.truncate(4096 * pages)
+        for offset, content in [*fields.items(), (28, pages.to_bytes(4, "big")), *_MARKS]:
+            file.seek(offset)
+            file.write(content)
+    with (
+        contextlib.suppress(sqlite3.Error, UnicodeDecodeError),
+        contextlib.closing(plain_connection(copy, "mode=rw")) as connection,
+    ):
+        connection.execute("PRAGMA writable_schema = ON")
+        for kind, name, sql in schema():
+            query = "UPDATE sqlite_master SET type = ?, sql = ? WHERE name = ?"
+            connection.execute(query, (kind, sql, name))
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+    return plain_connection(copy, "immutable=1")
 
 
 def connect(path: Path, mode: str = "mode=rw") -> Connection:

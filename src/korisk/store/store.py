@@ -628,7 +628,8 @@ class Store:
         assert number is not None
         for table, table_rows in (("rows", packed.rows), ("arrays", packed.arrays)):
             signed_rows = [(number, *row, digest(*row)) for row in table_rows]
-            file.insert(self._connection, table, signed_rows)
+            columns = ("cell", *CONTENTS[table], "digest")
+            file.insert(self._connection, table, columns, signed_rows)
         signature = file.sign(self._connection, number)
         file.set_meta(self._connection, "cells", file.total([digest_sum, signature]))
 
