@@ -33,7 +33,7 @@ LINES = {
     "problems": 1200,
     "images": 1150,
     "theory": 1150,  # C and kappa from floor and sigma
-    "pilots": 1100,
+    "pilots": 1050,
     "store": 1000,
     ".": 750,
     "paper": 700,

@@ -83,14 +83,13 @@ class SklearnFit:
             model.set_params(**{k: round(v * longer) for k, v in _iterations(model).items()})
         training_set = [_rows(values, order[:n]) for values in self.train]
         model.fit(*training_set)
-        numbers = {
-            metric: float(get_scorer(name)(model, *self.test)) * _sign(name)
-            for metric, name in self.scoring.items()
-        }
+        numbers = {}
         for metric, name in self.scoring.items():
+            scorer, sign = get_scorer(name), -1 if _is_negated(name) else 1
+            numbers[metric] = sign * float(scorer(model, *self.test))
             # Training errors show whether more data or more training is needed.
             with suppress(ValueError):  # a score may need more classes than n samples have
-                score = float(get_scorer(name)(model, *training_set)) * _sign(name)
+                score = sign * float(scorer(model, *training_set))
                 numbers |= {f"train_{metric}": score} if math.isfinite(score) else {}
         steps = getattr(model, "n_iter_", None)
         return numbers if steps is None else numbers | {"steps": float(np.max(steps))}
@@ -251,10 +250,6 @@ def _scorers(scoring: Scoring, classes: bool) -> dict[str, str]:
 
 def _is_negated(name: str) -> bool:
     return name.startswith("neg_") or name == "max_error"
-
-
-def _sign(name: str) -> int:
-    return -1 if _is_negated(name) else 1
 
 
 def _iterations(estimator: Any) -> dict[str, int]:

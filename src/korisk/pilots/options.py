@@ -224,19 +224,11 @@ def checked_longer(
         return None
     factor = _checks.real("longer", longer, above=1, remedy="3 trains three times as long")
     try:
-        parameters = list(inspect.signature(fit).parameters.values())
+        inspect.signature(fit).bind(*signature.split(", "), **{LONGER: factor})
     except (TypeError, ValueError):  # some functions written in C have no signature
-        parameters = []
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    # Either by name, or as one of any keywords.
-    accepts = any(
-        parameter.kind is parameter.VAR_KEYWORD
-        or (parameter.name == LONGER and parameter.kind in by_name)
-        for parameter in parameters
-    )
-    advice = f"write def fit({signature}, longer=1.0) and train longer times as many steps, or "
-    remedy = Message(advice, "leave out ", Argument("longer", ...))
-    require(accepts, "fit", "take the keyword longer", fit, remedy)
+        advice = f"write def fit({signature}, longer=1.0) and train longer times as many steps, or "
+        remedy = Message(advice, "leave out ", Argument("longer", ...))
+        raise invalid("fit", "take the keyword longer", fit, remedy) from None
     return factor
 
 

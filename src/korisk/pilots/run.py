@@ -212,19 +212,19 @@ class _Rounds:
         bounded = self.limits.budget is not None or self.limits.most_fits is not None
         # With a limit, one size at a time, so that the limit is checked between them.
         for group in [[n] for n in sizes] if bounded else [sizes]:
-            if reason := self._spent():
+            if reason := self._spent(len(self.seeds)):
                 return reason
             self._measure(group)
         if not self.limits.growing:
             return "all requested sizes are measured"
         # Sizes of earlier calls come before new ones, since they cost little or nothing.
-        for n, fitted in self._stored_sizes().items():
-            if not fitted and (reason := self._spent()):
+        for n in self._stored_sizes():
+            if reason := self._spent(len(self.seeds)):
                 return reason
             self._measure([n])
         while True:
             pilot = self.pilot()
-            if reason := self._settled(pilot) or self._spent():
+            if reason := self._settled(pilot) or self._spent(len(self.seeds)):
                 return reason
             larger = pilot.next_n
             if larger is None:
@@ -233,21 +233,16 @@ class _Rounds:
                 return f"no size up to N = {end:,} is left to measure"
             self._measure([larger])
 
-    def _stored_sizes(self) -> dict[int, bool]:
-        """Other sizes of this model in the store, and whether all seeds are fitted there.
-
-        Sizes with all seeds come first: they cost nothing.
-        """
-        fitted: dict[int, set[int]] = {}
-        tasks = [cell.task for cell in self.store.results()]
-        for task in tasks + [failure.task for failure in self.store.failures()]:
-            n = int(task.spec.get("n", 0))
-            if task.spec_hash == self.identity.task(n, task.seed).spec_hash:
-                fitted.setdefault(n, set()).add(task.seed)
-        end, seeds = self.limits.largest or LARGEST_N, set(self.seeds)
-        others = sorted(fitted.keys() - set(self.sizes))
-        sizes = [n for n in others if n <= end and fitted[n] & seeds]
-        return dict(sorted(((n, fitted[n] >= seeds) for n in sizes), key=lambda size: not size[1]))
+    def _stored_sizes(self) -> list[int]:
+        """Other sizes of this model in the store, with some of the seeds."""
+        tasks = [cell.task for cell in self.store.results() if cell.task.seed in self.seeds]
+        fitted = {
+            n
+            for n, task in ((int(task.spec.get("n", 0)), task) for task in tasks)
+            if task.spec_hash == self.identity.task(n, task.seed).spec_hash
+        }
+        end = self.limits.largest or LARGEST_N
+        return sorted(n for n in fitted - set(self.sizes) if n <= end)
 
     def _measure(self, sizes: list[int]) -> None:
         tasks = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
@@ -260,15 +255,13 @@ class _Rounds:
         pilot = self.pilot()
         if self.longer is None or not pilot.sizes:
             return ""
-        n, most, budget = pilot.sizes[-1], self.limits.most_fits, self.limits.budget
+        n = pilot.sizes[-1]
         # The seeds of the usual fits, so that both trainings are compared in pairs.
         seeds = [fit.seed for fit in pilot.fits if fit.n == n][:_LONGER_SEEDS]
         tasks = [self.identity.task(n, seed, self.longer) for seed in seeds]
-        if self.store.missing(tasks):  # stored ones cost nothing
-            if most is not None and len(self.tasks) + len(tasks) > most:
-                return f", and training longer would be more than {most:,} fits"
-            if budget is not None and pilot.seconds >= budget:
-                return f", and the budget of {budget:g} s leaves no time to train longer"
+        # Stored ones cost nothing.
+        if self.store.missing(tasks) and (reason := self._spent(len(tasks), "that")):
+            return f", and nothing was trained longer: {reason}"
         # Kept apart from `tasks`: longer fits belong to no curve.
         self.longer_tasks = tasks
         self._fit(tasks)
@@ -308,13 +301,12 @@ class _Rounds:
             reading=self.work.reading,
         )
 
-    def _spent(self) -> str:
-        """The limit that is reached, in words; empty if none is."""
+    def _spent(self, fits: int, what: str = "another size") -> str:
+        """The limit that so many more fits would exceed, in words; empty if none."""
         # The number of fits is known before a round, the time only after it.
         most, budget = self.limits.most_fits, self.limits.budget
-        # A size is fitted with all its seeds or not at all.
-        if most is not None and len(self.tasks) + len(self.seeds) > most:
-            return f"another size would be more than {most:,} fits"
+        if most is not None and len(self.tasks) + fits > most:
+            return f"{what} would be more than {most:,} fits"
         if budget is not None and (seconds := self.pilot().seconds) >= budget:
             return f"the budget of {budget:g} s of fitting is spent ({seconds:.3g} s)"
         return ""
