@@ -72,7 +72,7 @@ slow: $(READY) ## what CI leaves out: whole clusters, ranks, compilers; new exam
 	@$(PYTEST) -m 'slow or hypothesis' --hypothesis-profile long
 
 docs: $(READY) ## build the documentation into build/docs and run the gallery; warnings are errors
-	@OMP_NUM_THREADS=1 $(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs build/docs
+	@OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
 
 gallery: $(READY) ## run every script of the gallery by itself and check its figure (a minute or two)
 	@OMP_NUM_THREADS=1 $(BIN)/python examples/gallery/run_all.py --keep build/gallery-figures
