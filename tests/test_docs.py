@@ -191,7 +191,7 @@ def test_the_kept_sweep_meets_the_released_means_to_four_digits() -> None:
     (sweep,) = [c for c in curves if (c["side"], c["protocol"]) == (128, "released")]
     theirs = published.RELEASED_SWEEP
     for model, means in (("KO", theirs.known), ("FC", theirs.dense)):
-        ours = kr.Curve.from_records(sweep[model])
+        ours = kr.Curve.read(sweep[model])
         assert ours.sizes.tolist() == list(theirs.sizes)
         assert [round(float(mean), 5) for mean in ours.means] == pytest.approx(means, abs=1.5e-5)
 

@@ -107,6 +107,6 @@ def test_readers_mark_the_arguments_that_they_ask_for() -> None:
     ]
     for argument, records in tables:
         with pytest.raises(KoriskError) as raised:
-            Curve.from_records(records)
+            Curve.read(records)
         marked = [part for part in raised.value.message.parts if isinstance(part, Argument)]
         assert argument in marked

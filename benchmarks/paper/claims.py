@@ -112,8 +112,8 @@ def kept_sweeps() -> list[Sweep]:
             side=each["side"],
             protocol=each["protocol"],
             reduced=each["reduced"],
-            known=Curve.from_records(each["KO"]),
-            dense=Curve.from_records(each["FC"]),
+            known=Curve.read(each["KO"]),
+            dense=Curve.read(each["FC"]),
             untrained=untrained[each["side"]] if each["protocol"] == "rigorous" else None,
         )
         for each in kept["curves"]

@@ -76,7 +76,7 @@ def test_the_table_holds_every_measurement_once(found: list[tuple[int, float, st
 @given(rows)
 def test_records_come_back(found: list[tuple[int, float, str]]) -> None:
     curve = curve_of(found)
-    assert Curve.from_records(curve.records()) == curve
+    assert Curve.read(curve.records()) == curve
     assert pickle.loads(pickle.dumps(curve)) == curve
 
 
@@ -84,13 +84,13 @@ def test_records_come_back(found: list[tuple[int, float, str]]) -> None:
 def test_records_are_in_the_users_unit_and_come_back(name: str) -> None:
     curve = Curve.of_errors([4, 16], [0.5, 0.25], unit=name)
     assert [row["error"] for row in curve.records()] == UNITS[name].from_error([0.5, 0.25]).tolist()
-    back = Curve.from_records(curve.records(), unit=name)
+    back = Curve.read(curve.records(), unit=name)
     assert back.unit == curve.unit
     assert back.error == pytest.approx(curve.error)
 
 
 @given(rows, st.integers(2, 10**15))
-def test_cut_and_merged_curves_are_whole_again(
+def test_the_parts_of_a_cut_curve_are_the_whole(
     found: list[tuple[int, float, str]], cut: int
 ) -> None:
     curve = curve_of(found)
@@ -99,7 +99,8 @@ def test_cut_and_merged_curves_are_whole_again(
     lower = curve.up_to(cut)
     upper = curve_of([row for row in found if row[0] > cut])
     assert lower.n[-1] <= cut
-    assert lower.merged(upper) == upper.merged(lower) == curve
+    assert [*lower.seed, *upper.seed] == [*curve.seed]
+    assert [*lower.error, *upper.error] == [*curve.error]
 
 
 def test_seeds_stand_in_natural_order() -> None:
@@ -169,13 +170,6 @@ def test_names_and_repr() -> None:
         (lambda: Curve([4], [0.5], metric="PSNR"), "pass unit='psnr'"),
         (lambda: PILOT.up_to(3), "KO has no measurement up to N = 3; the smallest is N = 4"),
         (lambda: PILOT.up_to(math.nan), "no measurement up to N = nan"),
-        (lambda: PILOT.merged(PILOT), "N = 4 is given twice with seed '1'"),
-        (lambda: PILOT.merged(Curve([8], [0.5])), "the same model, got 'KO' and ''"),
-        (lambda: PILOT.merged(Curve([8], [0.5], None, "KO")), "the same metric, got 'mse' and ''"),
-        (
-            lambda: PILOT.merged(Curve([8], [0.5], None, "KO", "mse", "rmse")),
-            "the same unit, got 'error' and 'rmse'",
-        ),
         (
             lambda: PILOT.require(4, "a power law with a floor"),
             "a power law with a floor needs at least 4 distinct N, got 3 (4, 16, 64) in KO; "
@@ -216,48 +210,48 @@ TWO = [
 
 
 def test_models_and_metrics_are_chosen_by_name() -> None:
-    assert Curve.from_records(TWO, model="KO") == Curve([4], [0.5], None, "KO", "mse")
-    assert Curve.from_records(TWO, model="U-Net", metric="mae").error == [0.8]
-    both = Curve.all_from_records(TWO, metric="mse")
+    assert Curve.read(TWO, model="KO") == Curve([4], [0.5], None, "KO", "mse")
+    assert Curve.read(TWO, model="U-Net", metric="mae").error == [0.8]
+    both = Curve.read_all(TWO, metric="mse")
     assert [curve.model for curve in both] == ["KO", "U-Net"]
 
 
 def test_a_mapped_column_names_the_metric() -> None:
     records = [{"n": 4, "psnr": 20.0}]
-    curve = Curve.from_records(records, columns={"error": "psnr"}, unit="psnr")
+    curve = Curve.read(records, columns={"error": "psnr"}, unit="psnr")
     assert curve.metric == "psnr"
     assert curve.error == pytest.approx([0.01])
-    assert Curve.from_records(records, columns={"error": "psnr"}) == curve  # its unit by its name
+    assert Curve.read(records, columns={"error": "psnr"}) == curve  # its unit by its name
 
 
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
         (
-            lambda: Curve.from_records(TWO),
+            lambda: Curve.read(TWO),
             "holds 2 models, 'KO', 'U-Net'; pass model='KO' for that one",
         ),
-        (lambda: Curve.from_records(TWO, model="UNet"), "no model 'UNet'; did you mean 'U-Net'?"),
+        (lambda: Curve.read(TWO, model="UNet"), "no model 'UNet'; did you mean 'U-Net'?"),
         (
-            lambda: Curve.from_records(TWO, model="U-Net"),
+            lambda: Curve.read(TWO, model="U-Net"),
             "holds 2 metrics, 'mse', 'mae'; pass metric='mse'",
         ),
-        (lambda: Curve.all_from_records(TWO), "holds 2 metrics"),
-        (lambda: Curve.all_from_records(TWO, metric="x"), "no metric 'x'; known: mse, mae"),
-        (lambda: Curve.from_records([]), "holds no records"),
-        (lambda: Curve.from_records({}), "records must be a list of mappings"),
-        (lambda: Curve.from_records("n,error"), "records must be a list"),  # type: ignore[arg-type]
-        (lambda: Curve.from_records([4]), "record 1 must be a mapping"),  # type: ignore[list-item]
+        (lambda: Curve.read_all(TWO), "holds 2 metrics"),
+        (lambda: Curve.read_all(TWO, metric="x"), "no metric 'x'; known: mse, mae"),
+        (lambda: Curve.read([]), "holds no records"),
+        (lambda: Curve.read({}), "source must be a path, a list of mappings"),
+        (lambda: Curve.read([4], point="a"), "is no store, so point= does not apply"),
+        (lambda: Curve.read([4]), "record 1 must be a mapping"),
         (
-            lambda: Curve.from_records(TWO, columns={"m": "n"}),
+            lambda: Curve.read(TWO, columns={"m": "n"}),
             "a key of columns must be one of n, error, seed,",
         ),
         (
-            lambda: Curve.from_records([{"n": 64, "error": 1.0}], unit="accuracy"),
+            lambda: Curve.read([{"n": 64, "error": 1.0}], unit="accuracy"),
             "record 1, key 'error': 1: accuracy must be below 1, got 1.0; a perfect score",
         ),
         (
-            lambda: Curve.from_records([{"n": 64, "error": 93.0}], unit="accuracy"),
+            lambda: Curve.read([{"n": 64, "error": 93.0}], unit="accuracy"),
             "pass unit='percent'",
         ),
     ],
@@ -291,13 +285,13 @@ def test_a_long_frame() -> None:
     frame = Frame(
         N=[np.int64(16), np.float64(4)], error=[0.5, np.float32(0.75)], seed=[1.0, 2], x=["a", "b"]
     )
-    assert Curve.from_frame(frame) == Curve([4, 16], [0.75, 0.5], ["2", "1"])
+    assert Curve.read(frame) == Curve([4, 16], [0.75, 0.5], ["2", "1"])
 
 
 def test_a_wide_frame_may_have_gaps() -> None:
     gaps = [0.5, math.nan, None, NAType()]
     frame = Frame(n=[4, 8, 16, 32], s1=[0.9, 0.8, 0.7, 0.6], s2=gaps)
-    assert Curve.from_frame(frame, wide="seed").counts.tolist() == [2, 1, 1, 1]
+    assert Curve.read(frame, wide="seed").counts.tolist() == [2, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -308,52 +302,25 @@ def test_a_wide_frame_may_have_gaps() -> None:
         (Frame(examples_seen=[4], error=[1]), "no column 'n', found 'examples_seen', 'error'"),
         (Frame(n=[], error=[]), "holds no measurements"),
         (Frame(), "holds no measurements"),
-        ([1, 2], "frame must be a data frame"),
+        ([1, 2], "record 1 must be a mapping"),
     ],
 )
 def test_wrong_frames_are_refused_in_one_line(frame: Any, expected: str) -> None:
-    assert expected in refused(lambda: Curve.from_frame(frame))
+    assert expected in refused(lambda: Curve.read(frame))
 
 
 def test_frames_of_pandas_and_polars_are_read_as_the_records_are() -> None:
-    expected = Curve.from_records(TWO, model="KO", metric="mse")
+    expected = Curve.read(TWO, model="KO", metric="mse")
     for library in ("pandas", "polars"):
         frames = pytest.importorskip(library)
-        assert Curve.from_frame(frames.DataFrame(TWO), model="KO", metric="mse") == expected
+        assert Curve.read(frames.DataFrame(TWO), model="KO", metric="mse") == expected
     pandas = pytest.importorskip("pandas")
     wide = pandas.DataFrame(
         {"U-Net": [0.5, None], "KO": [0.3, 0.2]}, index=pandas.Index([4, 8], name="n")
     )
-    curve = Curve.from_frame(wide, model="U-Net")
+    curve = Curve.read(wide, model="U-Net")
     assert curve == Curve([4], [0.5], model="U-Net")
     assert "1 empty cell left out" in curve.read_as
-
-
-# --- scikit-learn --------------------------------------------------------------------------------
-
-
-def test_folds_are_seeds() -> None:
-    scores = [[-0.9, -0.7], [-0.5, -0.3]]
-    curve = Curve.from_learning_curve([4, 16], scores, unit="negated", model="KO")
-    assert curve == Curve.of_errors(
-        [4, 4, 16, 16], [0.9, 0.7, 0.5, 0.3], ["1", "2", "1", "2"], "KO", unit="negated"
-    )
-
-
-@pytest.mark.parametrize(
-    ("sizes", "scores", "expected"),
-    [
-        ([4, 16], [[0.5, 0.6], [0.7, math.nan]], "measurement 4, N = 16: score must be"),
-        ([4, 16], [[0.5, 0.6]], "one row for each of the 2 train sizes, got shape (1, 2)"),
-        ([4], [0.5], "scores must be a table of numbers"),
-        ([4], [[]], "got shape (1, 0)"),
-        ([1], [[0.5]], "measurement 1: N must be a whole number"),
-        ([4, 4], [[0.5], [0.6]], "N = 4 is given twice with seed '1'"),
-    ],
-)
-def test_wrong_learning_curves_are_refused(sizes: Any, scores: Any, expected: str) -> None:
-    message = refused(lambda: Curve.from_learning_curve(sizes, scores, unit="complement"))
-    assert expected in message
 
 
 @pytest.mark.parametrize("unit", ["rmse", "psnr", "accuracy", "percent"])
@@ -368,20 +335,19 @@ def test_parts_of_a_curve_keep_its_errors_in_every_unit(unit: str) -> None:
 def test_masked_records_stay_out_and_masked_arrays_are_refused() -> None:
     masked = np.ma.masked_array([0.3, 9.0, 0.1], mask=[False, True, False])
     records = [{"n": n, "error": error} for n, error in zip((4, 8, 16), masked, strict=True)]
-    assert Curve.from_records(records) == Curve([4, 16], [0.3, 0.1])
-    assert Curve.from_records(records).read_as == "1 empty cell left out"
+    assert Curve.read(records) == Curve([4, 16], [0.3, 0.1])
+    assert Curve.read(records).read_as == "1 empty cell left out"
     assert Curve([4, 8], np.ma.masked_array([0.5, 0.25])) == Curve([4, 8], [0.5, 0.25])
     for wrong in (
         lambda: Curve([4, 8, 16], masked),
         lambda: Curve(masked, [0.3, 0.2, 0.1]),
-        lambda: Curve.from_learning_curve([4, 8, 16], masked.reshape(3, 1), unit="error"),
     ):
         assert "have no masked values" in refused(wrong)
 
 
 def test_missing_values_of_records_stay_out_and_those_of_arrays_are_refused() -> None:
     values = {4: 0.3, 8: math.nan, 16: None, 32: 0.1}
-    curve = Curve.from_records({"n": n, "error": error} for n, error in values.items())
+    curve = Curve.read({"n": n, "error": error} for n, error in values.items())
     assert curve == Curve([4, 32], [0.3, 0.1])
     assert curve.read_as == "2 empty cells left out"
     with pytest.raises(KoriskError, match=r"measurement 2.*got nan"):
@@ -395,9 +361,7 @@ def test_tensors_with_gradients_are_taken() -> None:
     assert Curve(torch.tensor([4, 16]), errors) == expected
     assert Curve([4, 16], list(errors)) == expected
     records = [{"n": n, "error": error} for n, error in zip((4, 16), errors, strict=True)]
-    assert Curve.from_records(records) == expected
-    scores = errors.reshape(2, 1)
-    assert Curve.from_learning_curve([4, 16], scores, unit="error").error.tolist() == [0.5, 0.25]
+    assert Curve.read(records) == expected
 
 
 @pytest.mark.parametrize(

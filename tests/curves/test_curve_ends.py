@@ -87,7 +87,7 @@ def test_records_state_a_unit_that_no_name_implies(metric: str, unit: str, state
     records = curve.records()
     assert [("unit" in record) for record in records] == [stated] * 3
     assert [(record["n"], record["seed"]) for record in records] == [(4, "1"), (8, "1"), (8, "2")]
-    again = Curve.from_records(records)
+    again = Curve.read(records)
     assert (again.model, again.metric, again.unit) == ("KO", metric, curve.unit)
     assert again.error == pytest.approx(curve.error)
 
@@ -96,10 +96,10 @@ def test_a_thousand_models_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module.MAX_MODELS == 1000
     records = [{"n": 4, "error": 0.5, "model": f"m{k}"} for k in range(3)]
     monkeypatch.setattr(module, "MAX_MODELS", 3)
-    assert len(Curve.all_from_records(records)) == 3
+    assert len(Curve.read_all(records)) == 3
     monkeypatch.setattr(module, "MAX_MODELS", 2)
     with pytest.raises(KoriskError, match="names 3 models; is it the right column"):
-        Curve.all_from_records(records)
+        Curve.read_all(records)
 
 
 def test_ten_sizes_are_listed_where_there_are_too_few() -> None:
@@ -119,7 +119,7 @@ def test_ten_names_are_listed_where_there_are_several(count: int, rest: str) -> 
     records = [{"n": 4, "error": 0.5, "model": f"m{k}"} for k in range(count)]
     names = ", ".join(repr(f"m{k}") for k in range(10))
     with pytest.raises(KoriskError) as caught:
-        Curve.from_records(records)
+        Curve.read(records)
     assert str(caught.value) == (
         f"these records: holds {count} models, {names}{rest}; pass model='m0' for that one, "
         "model='m1' for that one, model='m2' for that one, or model='m3' for that one"
@@ -129,28 +129,15 @@ def test_ten_names_are_listed_where_there_are_several(count: int, rest: str) -> 
 def test_the_example_is_of_the_test_set() -> None:
     records = [{"n": 4, "error": 0.5, "metric": name} for name in ("val mse", "test mse")]
     with pytest.raises(KoriskError, match="pass metric='test mse'"):
-        Curve.from_records(records)
+        Curve.read(records)
 
 
 def test_a_name_for_what_has_none() -> None:
     records = [{"N": 4, "Error": 0.5}]
-    assert Curve.from_records(records, model="KO", metric="mse").name == "KO"
-    assert Curve.from_records(records, metric="mse").metric == "mse"
-    assert Curve.all_from_records(records, metric="mse")[0].metric == "mse"
+    assert Curve.read(records, model="KO", metric="mse").name == "KO"
+    assert Curve.read(records, metric="mse").metric == "mse"
+    assert Curve.read_all(records, metric="mse")[0].metric == "mse"
     named = [{"n": 4, "error": 0.5, "model": "KO"}]
     with pytest.raises(KoriskError, match="no model 'FC'"):
-        Curve.from_records(named, model="FC")
-    assert Curve.from_records(named, model="KO") == Curve.from_records(named)
-
-
-@pytest.mark.parametrize(("metric", "best"), [("dice", [0.75, 0.9]), ("mse", [0.5, 0.7])])
-def test_the_best_row_is_the_largest_of_a_score_and_the_smallest_of_an_error(
-    metric: str, best: list[float]
-) -> None:
-    records = [
-        {"n": 4, metric: value, "epoch": epoch, "seed": seed}
-        for seed, values in ((1, (0.5, 0.75, 0.6)), (2, (0.9, 0.8, 0.7)))
-        for epoch, value in enumerate(values)
-    ]
-    curve = Curve.from_records(records, best="epoch")
-    assert curve.unit.from_error(curve.error) == pytest.approx(best)
+        Curve.read(named, model="FC")
+    assert Curve.read(named, model="KO") == Curve.read(named)

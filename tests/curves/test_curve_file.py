@@ -162,8 +162,8 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
         Curve.read(tmp_path)
     for path in (3, None, b"pilot.csv", ""):
         for read in (Curve.read, Curve.read_all):
-            with pytest.raises(KoriskError, match="path must be the name of a file"):
-                read(path)  # type: ignore[arg-type]
+            with pytest.raises(KoriskError, match=r"must be (the name of a file|a path)"):
+                read(path)
 
 
 def test_ten_million_rows_are_refused_without_reading_them(tmp_path: Path) -> None:

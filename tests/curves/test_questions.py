@@ -246,7 +246,6 @@ ANSWERS = [
     ),
     # --- Rows ---
     answer(EPOCHS, "16 0.4 1, 64 0.1 1", "the last 'epoch' of each run", last="epoch"),
-    answer(EPOCHS, "16 0.3 1, 64 0.1 1", "the best 'epoch' of each run", best="epoch"),
     answer(DATASETS, "16 0.5, 64 0.3", "2 rows left out by dataset=a", filter={"dataset": "a"}),
     answer(
         DATASETS + "128,0.1,C\n",

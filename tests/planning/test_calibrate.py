@@ -34,7 +34,7 @@ def test_floor_and_sigma_are_the_released_ones(row: published.CalibrationRow) ->
         if (entry["side"], entry["protocol"]) == (row.H, "released")
     )
     for pilot_curve in kr.Curve.read_all(pilot):
-        ours = kr.Curve.from_records(sweep[pilot_curve.model]).up_to(64)
+        ours = kr.Curve.read(sweep[pilot_curve.model]).up_to(64)
         assert pilot_curve.error == pytest.approx(ours.error, rel=1e-4)
 
 

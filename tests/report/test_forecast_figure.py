@@ -40,7 +40,7 @@ def stepped() -> Curve:
 def scored() -> Curve:
     rows = [(50, 0.62), (100, 0.70), (200, 0.77), (400, 0.82)]
     records = [{"n": n, "error": value} for n, value in rows]
-    return Curve.from_records(records, metric="accuracy", unit="accuracy")
+    return Curve.read(records, metric="accuracy", unit="accuracy")
 
 
 def about(made: Plan) -> str:

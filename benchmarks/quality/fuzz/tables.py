@@ -128,7 +128,7 @@ def read_frame(path: Path) -> None:
     problem = None
     for frame in made:
         try:
-            Curve.from_frame(frame)
+            Curve.read(frame)
         except KoriskError as error:
             problem = error
     if problem is not None:

@@ -83,8 +83,6 @@ class Options(TypedDict, total=False):
         Columns without a role.
     last : str, optional
         A column such as epoch: of rows that differ only in it, the last is read.
-    best : str, optional
-        A column such as epoch: of rows that differ only in it, the one with the best value is read.
     scale : dict, optional
         Factors for n and error, as {"n": 1000} where a table counts in thousands.
     wide : {"seed", "model", "n"}, optional
@@ -97,7 +95,6 @@ class Options(TypedDict, total=False):
     filter: Mapping[str, str | Sequence[str]] | None
     ignore: str | Sequence[str] | None
     last: str | None
-    best: str | None
     scale: Mapping[str, float] | None
     wide: str | None
     seeds: int | None
@@ -161,7 +158,7 @@ class Layout:
             for col in self.named(role)
             if {*map(folded, self.filled[col])} <= {*FLAGS}
         }
-        order = options.get("last") or options.get("best")
+        order = options.get("last")
         self.order = place(grid, order) if order else None
         filters = (name for name in options.get("filter") or {} if not names_values(name))
         assigned = {self.n, self.order, *self.seeds, *self.roles.values(), *self.flags}

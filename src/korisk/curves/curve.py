@@ -1,7 +1,7 @@
 """A learning curve: measured errors over the number of training samples."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -22,10 +22,11 @@ from korisk.curves.formats import (
     Question,
     Source,
     grid_of_frame,
+    grid_of_records,
     is_store,
     read_grid,
 )
-from korisk.curves.read import Measurement, Measurements, as_grid, measurements
+from korisk.curves.read import Measurement, Measurements, measurements
 from korisk.curves.unit import (
     LARGEST_ERROR,
     SMALLEST_ERROR,
@@ -59,10 +60,9 @@ Place = Callable[[int, str], str]  # the place of a row's `n` or `error`, as mes
 class Curve(Shown):
     """Measured errors over training samples, for one model and one metric.
 
-    Values are given in the user's unit, here as in `read`, `from_records`, `from_frame` and
-    `from_learning_curve`, and stored as errors: positive, smaller is better (`of_errors` takes
-    those). Rows are sorted by N, then by seed, so that the order of the input does not matter.
-    Arrays are read-only.
+    Values are given in the user's unit, here as in `read`, and stored as errors: positive, smaller
+    is better (`of_errors` takes those). Rows are sorted by N, then by seed, so that the order of
+    the input does not matter. Arrays are read-only.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class Curve(Shown):
     @classmethod
     def read(
         cls,
-        path: str | PathLike[str],
+        source: object,
         *,
         model: str | None = None,
         metric: str | None = None,
@@ -255,14 +255,15 @@ class Curve(Shown):
 
         Parameters
         ----------
-        path : str or path
-            Errors over N: a table (CSV, Excel, JSON, Parquet ...) with n and error, or one
-            column for each seed or model; or the store of a pilot or study. See
+        source : str, path, iterable of mappings, or data frame
+            Errors over N: the path of a table (CSV, Excel, JSON, Parquet ...) with n and error,
+            or one column for each seed or model; the store of a pilot or study; records such as
+            {"n": 64, "error": 0.1, "seed": 1}; or a frame of pandas or polars. See
             docs/reference/pilot-file.md.
         model : str, optional
-            Which model, if the file holds several; where it names none, what to call the curve.
+            Which model, if there are several; where none is named, what to call the curve.
         metric : str, optional
-            Which metric, if the file holds several; where it names none, what to call it.
+            Which metric, if there are several; where none is named, what to call it.
         unit : str or Unit, optional
             Unit of the values: error, complement, percent, psnr, squared, negated, accuracy, auc,
             dice, f1, iou, r2, ssim, db, rmse, log10, log2, ln, error_db, error_percent,
@@ -272,9 +273,9 @@ class Curve(Shown):
         worksheet : str, optional
             Which sheet, if a spreadsheet has several.
         **options : optional
-            `columns`, `filter`, `ignore`, `last`, `best`, `scale`, `wide` and `seeds`, for tables
-            whose names are ambiguous; see `korisk.curves.columns.Options`. An ambiguous table
-            raises an error that names the option to pass.
+            `columns`, `filter`, `ignore`, `last`, `scale`, `wide` and `seeds`, for tables whose
+            names are ambiguous; see `korisk.curves.columns.Options`. An ambiguous table raises an
+            error that names the option to pass.
 
         Returns
         -------
@@ -284,7 +285,7 @@ class Curve(Shown):
         Raises
         ------
         KoriskError
-            If the file cannot be read; the message names the line.
+            If the source cannot be read; the message names the line.
 
         Examples
         --------
@@ -295,14 +296,16 @@ class Curve(Shown):
         >>> columns = {"n": "train_size", "error": "psnr"}
         >>> kr.Curve.read("pilot.csv", unit="psnr", columns=columns)
         Curve(psnr, N = 64 ... 128 (2 sizes), 1 seed)
+        >>> kr.Curve.read([{"n": 64, "accuracy": 0.9}, {"n": 128, "accuracy": 0.95}])
+        Curve(accuracy, N = 64 ... 128 (2 sizes))
         """
         chosen = {"model": model, "metric": metric, "unit": unit, "worksheet": worksheet}
-        return cls._of_path(path, point, {**options, **chosen}, single=True)[0]
+        return cls._read(source, point, {**options, **chosen}, single=True)[0]
 
     @classmethod
     def read_all(
         cls,
-        path: str | PathLike[str],
+        source: object,
         *,
         metric: str | None = None,
         unit: Unit | str | None = None,
@@ -310,11 +313,11 @@ class Curve(Shown):
         worksheet: str | None = None,
         **options: Unpack[Options],
     ) -> tuple[Self, ...]:
-        """Read one curve for each model in a file, in order of appearance.
+        """Read one curve for each model, in order of appearance.
 
         Parameters
         ----------
-        path, metric, unit, point, worksheet, **options : optional
+        source, metric, unit, point, worksheet, **options : optional
             As in `read`.
 
         Returns
@@ -331,41 +334,38 @@ class Curve(Shown):
         ['KO', 'FC']
         """
         chosen = {"metric": metric, "unit": unit, "worksheet": worksheet}
-        return cls._of_path(path, point, {**options, **chosen})
+        return cls._read(source, point, {**options, **chosen})
 
     @classmethod
-    def _of_path(
-        cls,
-        path: str | PathLike[str],
-        point: str | None,
-        options: dict[str, Any],
-        *,
-        single: bool = False,
+    def _read(
+        cls, source: object, point: str | None, options: dict[str, Any], *, single: bool = False
     ) -> tuple[Self, ...]:
         """The curves of a table or a store; the one of a model, if a single one is asked for."""
-        if not is_store(path):
-            if point is not None:
-                rest = " does not apply; leave it out"
-                raise KoriskError(f"{path}: is no store, so ", Argument("point", ...), rest)
+        path = source if isinstance(source, str | PathLike) else None
+        if path is not None and is_store(path):
+            curves = cls._stored(path, point, options)
+            if not single:
+                return curves
+            models = [curve.model for curve in curves]
+            model = _choose("model", options["model"], models, Source(str(path)))
+            return (curves[models.index(model)],)
+        if point is not None:
+            rest = " does not apply; leave it out"
+            raise KoriskError(
+                f"{path or 'this table'}: is no store, so ", Argument("point", ...), rest
+            )
+        if path is not None:
             return cls._of_table(lambda sheet: read_grid(path, sheet), options, single=single)
-        chosen = {name: options.pop(name, None) for name in ("model", "metric", "unit")}
-        curves = cls._stored(path, point, chosen["metric"], chosen["unit"], any(options.values()))
-        if single:
-            names = [curve.model for curve in curves]
-            name = _choose("model", chosen["model"], names, Source(str(path)))
-            return (curves[names.index(name)],)
-        return curves
+        grid = grid_of_frame(source) if hasattr(source, "columns") else grid_of_records(source)
+        return cls._of_table(lambda _: grid, options, single=single)
 
     @classmethod
     def _stored(
-        cls,
-        path: str | PathLike[str],
-        point: str | None,
-        metric: str | None,
-        unit: Unit | str | None,
-        of_tables: bool,  # whether there are options that only apply to tables
+        cls, path: str | PathLike[str], point: str | None, options: dict[str, Any]
     ) -> tuple[Self, ...]:
         """The curves of a pilot, or of a point of a study."""
+        metric, unit = options["metric"], options["unit"]
+        of_tables = any(options[name] for name in options.keys() - {"model", "metric", "unit"})
         if of_tables or (unit is not None and metric is None):
             names = ("columns", "worksheet", "unit")
             columns, sheet, its_unit = (Argument(name, ...) for name in names)
@@ -391,144 +391,6 @@ class Curve(Shown):
             _checks.set_fields(curve, read_as="; ".join(stored.notes))
             curves.append(curve)
         return tuple(curves)
-
-    @classmethod
-    def from_records(
-        cls,
-        records: Iterable[Mapping[str, object]],
-        *,
-        model: str | None = None,
-        metric: str | None = None,
-        unit: Unit | str | None = None,
-        **options: Unpack[Options],
-    ) -> Self:
-        """The curve in records such as {"n": 64, "error": 0.1, "seed": 1}.
-
-        Parameters
-        ----------
-        records : iterable of mappings
-            One for each measurement.
-        model, metric, unit, **options : optional
-            As in `read`.
-
-        Returns
-        -------
-        Curve
-            The curve.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> rows = [{"n": 64, "error": 0.9}, {"n": 128, "error": 0.95}]
-        >>> kr.Curve.from_records(rows, metric="accuracy", unit="accuracy").error.round(3).tolist()
-        [0.1, 0.05]
-        """
-        grid, chosen = as_grid(records), {"model": model, "metric": metric, "unit": unit}
-        return cls._of_table(lambda _: grid, {**options, **chosen}, single=True)[0]
-
-    @classmethod
-    def all_from_records(
-        cls,
-        records: Iterable[Mapping[str, object]],
-        *,
-        metric: str | None = None,
-        unit: Unit | str | None = None,
-        **options: Unpack[Options],
-    ) -> tuple[Self, ...]:
-        """One curve for each model in the records.
-
-        Parameters
-        ----------
-        records : iterable of mappings
-            One for each measurement.
-        metric, unit, **options : optional
-            As in `read`.
-
-        Returns
-        -------
-        tuple of Curve
-            In order of appearance.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> rows = [{"n": 64, "error": 0.1, "model": name} for name in ("KO", "FC")]
-        >>> [curve.model for curve in kr.Curve.all_from_records(rows)]
-        ['KO', 'FC']
-        """
-        grid = as_grid(records)
-        return cls._of_table(lambda _: grid, {**options, "metric": metric, "unit": unit})
-
-    @classmethod
-    def from_frame(
-        cls,
-        frame: object,
-        *,
-        model: str | None = None,
-        metric: str | None = None,
-        unit: Unit | str | None = None,
-        **options: Unpack[Options],
-    ) -> Self:
-        """The curve in a data frame of pandas or polars, long or wide.
-
-        Parameters
-        ----------
-        frame : data frame
-            Any object with `columns` that returns each by its name.
-        model, metric, unit, **options : optional
-            As in `read`.
-
-        Returns
-        -------
-        Curve
-            The curve.
-        """
-        grid, chosen = grid_of_frame(frame), {"model": model, "metric": metric, "unit": unit}
-        return cls._of_table(lambda _: grid, {**options, **chosen}, single=True)[0]
-
-    @classmethod
-    def from_learning_curve(
-        cls,
-        train_sizes: ArrayLike,  # (sizes,)
-        scores: ArrayLike,  # (sizes, folds)
-        *,
-        unit: Unit | str,
-        model: str = "",
-        metric: str = "",
-    ) -> Self:
-        """The curve of scikit-learn's `learning_curve`; folds are the seeds "1", "2", ...
-
-        Parameters
-        ----------
-        train_sizes : array of int, (sizes,)
-            Its first return value.
-        scores : array of float, (sizes, folds)
-            Its third return value.
-        unit : str or Unit
-            One of `UNITS`. Scores named neg_... are negative: their unit is "negated".
-        model, metric : str, default ""
-            What to call the curve.
-
-        Returns
-        -------
-        Curve
-            The curve.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> scores = [[0.8, 0.84], [0.9, 0.92]]
-        >>> kr.Curve.from_learning_curve([50, 100], scores, unit="accuracy").means.round(3).tolist()
-        [0.18, 0.09]
-        """
-        sizes, values = _numbers("train_sizes", train_sizes), _numbers("scores", scores, axes=2)
-        rule = f"have one row for each of the {len(sizes)} train sizes"
-        remedy, got = "pass the first and third result of learning_curve", f"shape {values.shape}"
-        fits = len(values) == len(sizes) and values.size > 0
-        require(fits, "scores", rule, values, remedy, got=got)
-        folds = values.shape[1]
-        seeds = np.tile(np.arange(1, folds + 1), len(values))
-        return cls(np.repeat(sizes, folds), values.ravel(), seeds, model, metric, unit)
 
     @classmethod
     def _of_table(
@@ -609,11 +471,6 @@ class Curve(Shown):
         if odd.any():
             rule = f"{as_unit(unit).refusal(float(values[np.argmax(odd)]))}"
             raise _out_of_range(table, rows, odd, rule)
-        # "best" is decided here, because it depends on the direction of the unit.
-        if table.pick_best:
-            best = {(rows[k].n, rows[k].seed): k for k in np.argsort(-errors, kind="stable")}
-            rows = [rows[k] for k in sorted(best.values())]
-            n, values = np.array([row.n for row in rows]), np.array([row.value for row in rows])
         curve, seeds = cls.__new__(cls), [row.seed for row in rows]
         try:
             label("model", model)
@@ -686,7 +543,7 @@ class Curve(Shown):
         return _read_only(result)
 
     def records(self) -> list[dict[str, int | float | str]]:
-        """The rows with values in the user's unit, as `from_records` takes them.
+        """The rows with values in the user's unit, as `read` takes them.
 
         Returns
         -------
@@ -734,34 +591,6 @@ class Curve(Shown):
             raise KoriskError(f"{problem}; the smallest is N = {self.n[0]}")
         count = int(np.searchsorted(self.n, n, side="right"))
         return self._with(self.n[:count], self.error[:count], self.seed[:count])
-
-    def merged(self, other: Self) -> Self:
-        """The measurements of both curves.
-
-        Parameters
-        ----------
-        other : Curve
-            Of the same model, metric and unit.
-
-        Returns
-        -------
-        Curve
-            All measurements.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> later = kr.Curve([128], [0.06])
-        >>> kr.Curve([32, 64], [0.2, 0.1]).merged(later).sizes.tolist()
-        [32, 64, 128]
-        """
-        for field in ("model", "metric", "unit"):
-            values = getattr(self, field), getattr(other, field)
-            got = " and ".join(repr(getattr(value, "name", value)) for value in values)
-            remedy, same = f"read both with one {field}", values[0] == values[1]
-            require(same, "merged curves", f"have the same {field}", values, remedy, got=got)
-        n, error = np.append(self.n, other.n), np.append(self.error, other.error)
-        return self._with(n, error, self.seed + other.seed)
 
     def require(self, points: int, what: str) -> None:
         """Raise if there are fewer than `points` distinct N for `what`, as in "a power law".
@@ -823,17 +652,16 @@ class Curve(Shown):
         return f"Curve({', '.join(filter(None, parts))})"
 
 
-def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
+def _numbers(name: str, values: ArrayLike) -> Floats:
     # Masked arrays mark runs that failed, and would be taken for what lies under the mask.
     require(not np.ma.is_masked(values), name, "have no masked values", values, "leave these out")
     try:
         array = np.asarray(_detached(values))
-        if array.ndim == axes and (array.dtype.kind in "iuf" or not array.size):
+        if array.ndim == 1 and (array.dtype.kind in "iuf" or not array.size):
             return array.astype(np.float64)
     except (ValueError, TypeError, OverflowError):  # ragged lists
         pass
-    kind = "a list" if axes == 1 else "a table"
-    raise invalid(name, f"be {kind} of numbers", values, "pass an array")
+    raise invalid(name, "be a list of numbers", values, "pass an array")
 
 
 def _detached(values: Any) -> Any:

@@ -128,8 +128,12 @@ def read_grid(path: str | PathLike[str], worksheet: str | None = None) -> Grid:
     return _of_text(_decoded(content, str(path)), str(path))
 
 
-def grid_of_records(records: Iterable[object], source: Source) -> Grid:
+def grid_of_records(records: object, source: Source | None = None) -> Grid:
     """The table of mappings; nested keys are joined, as in `config.n_train`."""
+    source = source or Source("", "record", "key")
+    if isinstance(records, bytes | Mapping) or not isinstance(records, Iterable):
+        rule = "be a path, a list of mappings with n and error, or a data frame"
+        raise invalid("source", rule, records, "pass one")
     records_read: list[tuple[int, dict[str, Any]]] = []
     header: dict[str, None] = {}
     for position, record in enumerate(records, start=1):
@@ -159,8 +163,8 @@ def grid_of_frame(frame: Any) -> Grid:
             text = " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
             columns[text.strip()] = list(frame[name])
     except (AttributeError, TypeError, KeyError):
-        remedy = "use Curve.from_records for a list of mappings"
-        raise invalid("frame", "be a data frame with columns", frame, remedy) from None
+        remedy = "pass a list of mappings"
+        raise invalid("source", "be a data frame with columns", frame, remedy) from None
     if len(columns) < len(names):
         raise Source().error("two columns have the same name; rename one")
     return _of_columns(columns, Source())

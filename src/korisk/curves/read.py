@@ -9,7 +9,7 @@ options to pass. `Measurements.read_as` notes how a table was read.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ from korisk.curves.columns import (
     melted,
     names_n,
 )
-from korisk.curves.formats import Answer, Grid, Question, Source, grid_of_records
+from korisk.curves.formats import Answer, Grid, Question, Source
 from korisk.curves.unit import NAMES, words
 from korisk.errors import KoriskError, invalid, shown
 
@@ -90,7 +90,6 @@ class Measurements:
     percent: set[str]  # columns of values with percent signs
     notes: list[str]  # how the table was read, where that was not a matter of course
     unused: list[str] = field(default_factory=list)  # columns
-    pick_best: bool = False
 
     @property
     def read_as(self) -> str:
@@ -113,14 +112,6 @@ class _Row(NamedTuple):
     model: str
     metric: str
     seed: str
-
-
-def as_grid(records: object) -> Grid:
-    """The table of mappings such as {"n": 64, "error": 0.1, "seed": 1}."""
-    if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
-        remedy = "use Curve.read for files and Curve.from_frame for data frames"
-        raise invalid("records", "be a list of mappings with n and error", records, remedy)
-    return grid_of_records(records, Source("", "record", "key"))
 
 
 def measurements(grid: Grid, options: Options) -> Measurements:
@@ -176,7 +167,7 @@ class _Reader:
 
     def measurements(self) -> Measurements:
         """The measurements of all rows."""
-        layout, options = self.layout, self.options
+        layout = self.layout
         rows, table = list[_Row](), list[Measurement]()
         summaries = self.summaries()
         for position, cells in self.grid.rows:
@@ -212,16 +203,14 @@ class _Reader:
         commas = ["decimal commas"] * (self.mark == ",")
         notes = [*layout.notes, *self.grid.notes, *commas, *skipped]
         notes += [f"{name} times {by:g}" for name, by in layout.scale.items() if by != 1]
-        orders = (("last", options.get("last")), ("best", options.get("best")))
-        notes += [f"the {how} {shown(column)} of each run" for how, column in orders if column]
         # The last row of each run wins, whatever the order of rows in the table.
-        if options.get("last"):
+        if last := self.options.get("last"):
+            notes.append(f"the last {shown(last)} of each run")
             table.sort(key=lambda row: row.order)
             table = list({(r.n, r.seed, r.model, r.metric): r for r in table}.values())
             table.sort(key=lambda row: row.position)
         unused = [layout.header[col] for col in layout.rest if layout.filled[col]]
-        best = bool(options.get("best"))
-        return Measurements(self.source, table, self.percent_signs(rows), notes, unused, best)
+        return Measurements(self.source, table, self.percent_signs(rows), notes, unused)
 
     def summaries(self) -> set[int]:
         """The positions of rows that sum up others: a mean of seeds, a total at the end."""
@@ -504,11 +493,11 @@ def _check_others(layout: Layout, rows: list[_Row]) -> None:
         model = layout.columns("model", [col], "if it tells models apart")
         model = model if layout.roles["model"] is None else []
         seed = layout.columns("seed", [col], "if it numbers repetitions")
-        last, best = ("last", name, "for the last of each run"), ("best", name, "for the best")
+        last: Answer = ("last", name, "for the last of each run")
         if of_split:
             answers = [*single]
         elif numeric and repeated and (_PROGRESS & {*words(name)} or distinct > 10):
-            answers = [last, best, *single, *model, *seed, unused]
+            answers = [last, *single, *model, *seed, unused]
         elif numeric:
             answers = [*model, *seed, *single, last, unused]
         elif layout.keys[col] in NAMED["run"] and max(map(len, texts)) <= 2:  # A, B

@@ -14,7 +14,7 @@ from korisk.texts import plain
 
 # Arguments that a message advises to add: the command with them is printed, ready to run.
 _ADDED = {"columns", "unit", "metric", "model", "point", "worksheet"}
-_ADDED |= {"filter", "ignore", "last", "best", "scale", "wide"}
+_ADDED |= {"filter", "ignore", "last", "scale", "wide"}
 _REPEATED = {"columns", "filter", "ignore", "scale"}
 
 # The current command, set by `app.run`: messages name its options.

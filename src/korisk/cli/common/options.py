@@ -153,7 +153,6 @@ class Reading:
     ]
     ignore: Annotated[list[str] | None, "COLUMN"]
     last: Annotated[str | None, "COLUMN"]
-    best: Annotated[str | None, "COLUMN"]
     scale: Annotated[
         list[str] | None, "OURS=FACTOR", "Multiply n or error: --scale n=1000. Repeatable."
     ]
