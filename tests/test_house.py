@@ -30,7 +30,7 @@ LINES = {
     "studies": 2300,  # cells are grouped once
     "cli": 2150,  # comparisons of rehearsals
     "fitting": 1450,
-    "problems": 1200,
+    "problems": 1150,
     "images": 1150,
     "theory": 1150,  # C and kappa from floor and sigma
     "pilots": 1050,

@@ -26,7 +26,7 @@ import korisk as kr
 from benchmarks.markdown import header, line
 from korisk.fitting.gradient.many import Member, train_many
 from korisk.operators import ConeBeam, fbp
-from korisk.problems import CtProblem, CtScanner, Gaussian
+from korisk.problems import CtProblem, CtScanner, Gaussian, random_volumes
 
 RESULTS = Path(__file__).parents[1] / "results" / "volumes.csv"
 TABLES = RESULTS.with_suffix(".txt")
@@ -110,9 +110,8 @@ def measure(name: str, device: str) -> list[tuple[object, ...]]:
 
 def rehearse(name: str, draw: int, device: str) -> list[tuple[object, ...]]:
     """Rows of a rehearsal from one draw of example volumes."""
-    of = problem()
-    volumes = of.examples(seed=draw, count=EXAMPLES, device="cpu").latents
-    operator = of.operator(device)
+    volumes = random_volumes(SIDE, EXAMPLES, seed=draw, stream="examples").float()
+    operator = problem().operator(device)
     told = kr.rehearse(
         lambda: network(name),
         operator,

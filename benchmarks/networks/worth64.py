@@ -55,7 +55,6 @@ from korisk.problems import (
     PdeProblem,
     Problem,
 )
-from korisk.problems.sources import DrawnExamples
 
 SIDE, NOISE = 64, 0.02
 SIZES = (1, 2, 4, 16, 64, 256, 1024, 4096)
@@ -109,15 +108,6 @@ class Patients(ImageSource):
             bodies = slices_of_bodies(side, patients, slices, np.random.default_rng(key), device)
             images[name] = bodies.flatten(0, 1)[:count]
         return images
-
-    def examples(
-        self, side: int, *, seed: int, count: int, device: torch.device | None
-    ) -> DrawnExamples:
-        """Slices of other patients."""
-        rng = np.random.default_rng((3, seed))
-        patients = math.ceil(count / SLICES)
-        images = slices_of_bodies(side, patients, SLICES, rng, device).flatten(0, 1)[:count]
-        return DrawnExamples(images, tuple(f"patient {i // SLICES}" for i in range(count)))
 
 
 def slices_of_bodies(

@@ -332,9 +332,8 @@ def with_images(
     if (side := square_side(shape)) is None:
         got, remedy = f"an operator on {shape}", "or define images = ... beside the operator"
         raise invalid("images", "be read for a square image", shape, remedy, got=got)
-    drawn = source.examples(side, seed=seed, count=count, device=None)
-    images = drawn.images.reshape(-1, *shape)
-    return operator, {"images": images, "patients": drawn.patients}
+    images, patients = source.examples(side, seed=seed, count=count)
+    return operator, {"images": images.reshape(-1, *shape), "patients": patients}
 
 
 def refuse_early(question: Question, options: Options, pilot: Curve | None) -> None:

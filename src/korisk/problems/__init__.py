@@ -25,7 +25,7 @@ from korisk.problems.phantoms import (
     released_surrogate_ellipses,
 )
 from korisk.problems.problem import Pairs, Pools, Problem, Reconstruction
-from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
+from korisk.problems.sources import EllipseSource, FileSource, ImageSource
 from korisk.seeds import TEST_SEED
 
 __all__ = ["Pairs", "Pools", "Problem", "Reconstruction"]
@@ -34,6 +34,6 @@ __all__ += ["BEAMS", "POPULATIONS", "Beam", "CtScanner", "Population"]
 __all__ += ["HANDLED", "TRAJECTORIES", "Handled", "Motion", "Trajectory"]
 __all__ += ["Gaussian", "Noise", "Poisson", "add_noise"]
 __all__ += ["METRICS", "Metric", "measure", "measure_each"]
-__all__ += ["TEST_SEED", "DrawnExamples", "EllipseSource", "FileSource", "ImageSource"]
+__all__ += ["TEST_SEED", "EllipseSource", "FileSource", "ImageSource"]
 __all__ += ["Ellipses", "random_ellipses", "random_volumes"]
 __all__ += ["released_ellipses", "released_surrogate_ellipses"]

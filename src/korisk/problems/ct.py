@@ -33,7 +33,7 @@ from korisk.problems.phantoms import (
     released_surrogate_ellipses,
 )
 from korisk.problems.problem import Counts, Device, Reconstruction
-from korisk.problems.sources import DrawnExamples, EllipseSource, ImageSource
+from korisk.problems.sources import EllipseSource, ImageSource
 from korisk.seeds import TEST_SEED
 
 Beam = Literal["surrogate", "parallel", "fan", "cone", "released"]
@@ -45,7 +45,6 @@ POPULATIONS: tuple[Population, ...] = ("ellipses", "released", "released-surroga
 _SURROGATE_SIDES = (8, 16, 32)
 _SURROGATE_MU = 0.1
 _SURROGATE_POOLS = {"train": 128, "validation": 32, "test": 128}
-_EXAMPLE_SEEDS = 2**31  # added to seeds of examples: the upper half of the generators' 32-bit seeds
 _BATCH = 2**24  # pixels that are projected at once
 
 
@@ -344,7 +343,12 @@ class CtProblem(ImageProblem):
             return super()._images(seed, counts, operator)
         if self.scanner.beam == "cone":
             seeds = {name: TEST_SEED if name == "test" else seed for name in counts}
-            volumes = {name: self._volumes(n, seeds[name], name) for name, n in counts.items()}
+            volumes = {
+                name: random_volumes(
+                    self.side, count, seed=seeds[name], stream=name, **vars(self.source)
+                )
+                for name, count in counts.items()
+            }
             return {name: v.to(operator.device, operator.dtype) for name, v in volumes.items()}
         draw = self.source.phantoms if self.population == "ellipses" else self._released
         place = Place(device=operator.device, dtype=operator.dtype)
@@ -384,20 +388,6 @@ class CtProblem(ImageProblem):
             name: released_ellipses(torch.Generator().manual_seed(seeds[name]), count)
             for name, count in counts.items()
         }
-
-    def _volumes(self, count: int, seed: int, stream: str) -> Tensor:
-        return random_volumes(self.side, count, seed=seed, stream=stream, **vars(self.source))
-
-    def _example_images(self, seed: int, count: int, device: torch.device) -> DrawnExamples:
-        if self.scanner.beam == "cone":
-            return DrawnExamples(self._volumes(count, seed, "examples").to(device))
-        if self.population == "ellipses":
-            return super()._example_images(seed, count, device)
-        surrogate = self.population == "released-surrogate"
-        limited_count = min(count, _SURROGATE_POOLS["train"]) if surrogate else count
-        counts = {"train": limited_count, "validation": 0, "test": 0}
-        phantoms = self._released(seed + _EXAMPLE_SEEDS, counts)["train"]
-        return DrawnExamples(phantoms.images(self.side, device=device))
 
 
 @lru_cache(maxsize=8)

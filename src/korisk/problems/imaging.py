@@ -8,9 +8,9 @@ from torch import Tensor
 
 from korisk.operators.linear import LinearOperator
 from korisk.operators.tikhonov import Tikhonov
-from korisk.problems.noise import Noise, add_noise, noise_variance
-from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem
-from korisk.problems.sources import DrawnExamples, ImageSource
+from korisk.problems.noise import Noise, add_noise
+from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem
+from korisk.problems.sources import ImageSource
 from korisk.seeds import TEST_SEED
 
 Index = EllipsisType | tuple[EllipsisType | Tensor | slice, ...]
@@ -43,21 +43,6 @@ class ImageProblem(Problem):
     def _noisy(self) -> Index:
         """Index of the noisy entries of inputs: all of them."""
         return ...
-
-    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
-        """Images of the source and their measurements."""
-        operator = self.operator(device)
-        source_images, patients = self._example_images(seed, count, operator.device)
-        images = source_images.to(operator.dtype)
-        clean = operator(images)
-        variance, noisy = torch.zeros_like(clean[0]), self._noisy()
-        # Entries that are not measured have neither signal nor noise.
-        variance[noisy] = noise_variance(clean[noisy], self.noise, width=self.width)
-        inputs = self._inputs(images, operator, seed, "examples")
-        return Examples(images, operator, None, inputs, images, variance, patients)
-
-    def _example_images(self, seed: int, count: int, device: torch.device) -> DrawnExamples:
-        return self.source.examples(self.side, seed=seed, count=count, device=device)
 
     def _inverse(self, operator: LinearOperator) -> Tikhonov:
         """The regularised inverse of an operator."""

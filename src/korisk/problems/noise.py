@@ -1,6 +1,5 @@
 """Measurement noise; the noise of sample i depends only on the seed, the stream and i."""
 
-import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -118,20 +117,6 @@ class Poisson:
 
 
 Noise: TypeAlias = Gaussian | Poisson
-
-
-def noise_variance(sinograms: Tensor, noise: Noise | None, *, width: float) -> Tensor:
-    """Variance at each entry, (...), averaged over clean sinograms (count, ...)."""
-    if noise is None:
-        return torch.zeros_like(sinograms[0])
-    if isinstance(noise, Gaussian):
-        return torch.full_like(sinograms[0], noise.level**2 * float(sinograms.square().mean()))
-    # The logarithm of Poisson counts has variance 1 / mean to first order (delta method).
-    scale = noise.attenuation / width
-    # Counts are at least 1, so the logarithm, and with it the variance, is bounded.
-    largest = math.log(noise.photons) ** 2
-    relative = ((scale * sinograms.double()).exp() / noise.photons).clamp(max=largest)
-    return (relative.mean(0) / scale**2).to(sinograms)
 
 
 def add_noise(

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.networks.fields import FieldNet, SoftPinn
-from korisk.operators.basic import Diagonal, Diffusion
+from korisk.operators.basic import Diffusion
 from korisk.operators.dynamics import Burgers
 from korisk.operators.inputs import Place
-from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
+from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem, Reconstruction
 from korisk.seeds import TEST_SEED, stream_key
 
 FloatArray = NDArray[np.float64]
@@ -232,17 +232,6 @@ class PdeProblem(Problem):
         """Inverse gains, and the flow with the true viscosity; for Burgers its linear part."""
         flow = self.flow(self.viscosity, device)
         return Reconstruction(torch.from_numpy(1 / self.gains).to(flow.device), (flow,))
-
-    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
-        """Fields at time zero, their measurements, and the fields at time t."""
-        if self.equation == "burgers":
-            return super().examples(seed=seed, count=count, device=device)
-        flow = self.flow(self.viscosity, device)
-        gains = torch.from_numpy(self.gains).to(flow.device)
-        initial, noise = self._fields(stream_key(seed, "example fields"), count, flow.device)
-        variance = (self.noise * gains) ** 2
-        sensors = Diagonal(gains, name="sensors")
-        return Examples(initial, sensors, flow, gains * (initial + noise), flow(initial), variance)
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Draw measurements at time zero and fields at time t."""

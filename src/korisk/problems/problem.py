@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import Argument, KoriskError
+from korisk.errors import KoriskError
 from korisk.networks import zoo
 from korisk.operators.basic import Diagonal
 from korisk.operators.linear import LinearOperator
@@ -100,25 +99,6 @@ class Pools(NamedTuple):
     test: Pairs
 
 
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """Noisy measurements by a linear operator: inputs = forward(latents) + noise.
-
-    Targets are `wanted(latents)`, or the latents themselves if `wanted` is None.
-    """
-
-    latents: Tensor  # (n, ...) images, or fields on a line
-    forward: LinearOperator
-    wanted: LinearOperator | None
-    inputs: Tensor  # (n, ...) with noise
-    targets: Tensor  # (n, ...)
-    noise: Tensor  # (...) of an input's shape: the mean variance of the noise at each entry
-    patients: tuple[str, ...] | None = None  # of each image; None: all images are independent
-
-    def __len__(self) -> int:
-        return len(self.latents)
-
-
 class Problem(ABC):
     """Base class of problems to learn. A frozen value: equal problems give equal samples.
 
@@ -176,31 +156,6 @@ class Problem(ABC):
     @abstractmethod
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Draw the pools; `counts` has the number of samples by the pool's name."""
-
-    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
-        """Draw samples with the operator that measures them, if that is linear.
-
-        Parameters
-        ----------
-        seed : int
-            Random seed.
-        count : int
-            Number of samples; fewer if the source has no more.
-        device : torch.device or str, optional
-            PyTorch's default where None.
-
-        Returns
-        -------
-        Examples
-
-        Raises
-        ------
-        KoriskError
-            If the problem is not linear in its images.
-        """
-        what = f"{type(self).__name__} is not linear in its images, so its curves cannot be "
-        remedy = "predicted before training; run a pilot, or rehearse one network with "
-        raise KoriskError(what, remedy, Argument("model", ...))
 
     def known_operators(
         self, device: Device = None

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -22,26 +22,6 @@ if TYPE_CHECKING:
     from korisk.images import ImageSet
 
 Where = torch.device | None  # device of the images; None: the CPU
-
-
-class DrawnExamples(NamedTuple):
-    """Example images and their patients.
-
-    Parameters
-    ----------
-    images : Tensor, shape (count, side, side), float64
-    patients : tuple of str or None
-        The patient of each image; None where each image is independent of all others.
-
-    Examples
-    --------
-    >>> from korisk.problems import EllipseSource
-    >>> EllipseSource().examples(8, seed=0, count=4, device=None).patients is None
-    True
-    """
-
-    images: Tensor
-    patients: tuple[str, ...] | None = None
 
 
 class ImageSource(ABC):
@@ -77,26 +57,6 @@ class ImageSource(ABC):
         dict of str to Tensor, shape (count, side, side), float64
         """
 
-    @abstractmethod
-    def examples(self, side: int, *, seed: int, count: int, device: Where) -> DrawnExamples:
-        """Draw images that are in no pool, or from all pools if the source is finite.
-
-        Parameters
-        ----------
-        side : int
-            Pixels along an edge.
-        seed : int
-            Random seed.
-        count : int
-            Number of images; all of them if there are fewer.
-        device : torch.device or None
-            PyTorch's default where None.
-
-        Returns
-        -------
-        DrawnExamples
-        """
-
 
 @dataclass(frozen=True, kw_only=True)
 class EllipseSource(ImageSource):
@@ -110,7 +70,7 @@ class EllipseSource(ImageSource):
     Examples
     --------
     >>> from korisk.problems import EllipseSource
-    >>> EllipseSource(most=2).examples(8, seed=0, count=4, device=None).images.shape
+    >>> EllipseSource(most=2).draw(8, seed=0, counts={"train": 4}, device=None)["train"].shape
     torch.Size([4, 8, 8])
     """
 
@@ -144,11 +104,6 @@ class EllipseSource(ImageSource):
         place = Place(device=device, dtype=torch.float64)
         pools = self.phantoms(seed, counts)
         return {name: phantoms.images(side, **place) for name, phantoms in pools.items()}
-
-    def examples(self, side: int, *, seed: int, count: int, device: Where) -> DrawnExamples:
-        """Draw phantoms that are in no pool."""
-        phantoms = random_ellipses(count, seed=seed, stream="examples", **vars(self))
-        return DrawnExamples(phantoms.images(side, device=device, dtype=torch.float64))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,8 +150,8 @@ class FileSource(ImageSource):
     >>> from korisk.problems import FileSource
     >>> Path("images").mkdir()
     >>> np.save("images/scans.npy", np.random.default_rng(0).random((10, 16, 16)))
-    >>> examples = FileSource(path="images").examples(8, seed=0, count=4, device=None)
-    >>> examples.images.shape, examples.patients
+    >>> images, patients = FileSource(path="images").examples(8, seed=0, count=4)
+    >>> images.shape, patients
     (torch.Size([4, 8, 8]), ('.', '.', '.', '.'))
     """
 
@@ -253,11 +208,25 @@ class FileSource(ImageSource):
         values = torch.from_numpy(relative(images)).double()
         return {name: values[getattr(pools, name)].to(device) for name in counts}
 
-    def examples(self, side: int, *, seed: int, count: int, device: Where) -> DrawnExamples:
+    def examples(self, side: int, *, seed: int, count: int) -> tuple[Tensor, tuple[str, ...]]:
         """Draw images from all pools, since examples are neither trained on nor tested with.
 
         Patients take turns, so that there are as many of them as possible. Blank images are left
         out unless `blank` is "keep".
+
+        Parameters
+        ----------
+        side : int
+            Pixels along an edge.
+        seed : int
+            Random seed.
+        count : int
+            Number of images; all of them if there are fewer.
+
+        Returns
+        -------
+        tuple of Tensor and tuple of str
+            Images (count, side, side) in float64 on the CPU, and the patient of each.
         """
         from korisk.images import relative
 
@@ -270,8 +239,7 @@ class FileSource(ImageSource):
             counts[images.patients[index]] += 1
         # Stable: first images of all patients in random order, then their second ones, and so on.
         selection = images[order[np.argsort(turns, kind="stable")][:count]]
-        values = torch.from_numpy(relative(selection)).double().to(device)
-        return DrawnExamples(values, selection.patients)
+        return torch.from_numpy(relative(selection)).double(), selection.patients
 
     def _checked(self, side: int) -> ImageSet:
         images = self.read(side)

@@ -35,7 +35,7 @@ from korisk.prediction.alterations import (
 from korisk.prediction.copies import copies
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
 from korisk.problems.problem import Counts, Pairs, Pools, Problem
-from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
+from korisk.problems.sources import EllipseSource, FileSource, ImageSource
 from korisk.seeds import TEST_SEED, stream_key
 
 Noisy = Callable[[Tensor, torch.Generator], Tensor]
@@ -186,13 +186,6 @@ class ExampleSource(ImageSource):
             pool_images[name] = images
         return {name: pool_images[name].to(device) for name in counts}
 
-    def examples(
-        self, side: int, *, seed: int, count: int, device: torch.device | None
-    ) -> DrawnExamples:
-        """The first examples."""
-        whose = None if self.patients is None else self.patients[:count]
-        return DrawnExamples(self.images[:count].to(device), whose)
-
 
 def torch_seed(seed: int, stream: str) -> int:
     """A seed for PyTorch."""
@@ -233,8 +226,7 @@ def simulation_of(
             raise KoriskError(reads, Argument("patients", ...), " out")
         count, least = training.examples, LEAST_EXAMPLES
         _checks.count("examples", count, at_least=least, at_most=10**4, remedy="256 are good")
-        drawn = problem.examples(seed=seed, count=count, device="cpu")
-        images, patients = drawn.latents, drawn.patients
+        images, patients = problem.source.examples(problem.side, seed=seed, count=count)
     source: ExampleSource | None = None
     if images is not None:
         source, left_out, how = _example_source(images, patients, augment, folds)
