@@ -156,12 +156,3 @@ def test_exactly_one_source(models: str) -> None:
     )
     assert "FILE.py:BUILD" in outputs("bound", code=2)[1]
     assert "is a file; copy it" in outputs("bound", "net.yaml", "--write", "other.yaml", code=2)[1]
-
-
-def test_the_path_of_modules_is_left_as_it_was(models: str) -> None:
-    import sys
-
-    before = list(sys.path)
-    korisk("bound", "--network", f"{models}.py:plain")
-    korisk("bound", "--network", f"{models}.py:failing")
-    assert sys.path == before

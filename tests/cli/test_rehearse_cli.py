@@ -375,7 +375,7 @@ def test_a_file_has_its_operator_and_imports_its_neighbours(file: Path, tmp_path
 
 
 def test_the_network_is_named_only_if_it_raised(file: Path) -> None:
-    named = partial(failures_named, "--network", f"{file}:Net")
+    named = partial(failures_named, f"{file}:Net")
     with pytest.raises(KoriskError, match=r"--network .*:Net failed: RuntimeError"), named():
         torch.nn.Linear(3, 3)(torch.ones(2, 4))
     with pytest.raises(IndexError), named():

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from korisk._checks import one_of
-from korisk.cli.common import own_code
 from korisk.cli.common.command import command
 from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Json, Plot, Target
 from korisk.cli.common.output import check_plot, print_json, save_plot, show
+from korisk.cli.common.own_code import described
 from korisk.errors import Argument, KoriskError, UnreachableError, levels_off
 from korisk.texts import Table, number, short, whole
 from korisk.theory import BOUNDS, BarronBound, BoundForm, Network, barron_bound
@@ -111,7 +111,7 @@ def _network(path: Path | None, place: str | None, write: Path | None) -> Networ
             why = f"--write keeps what --network describes, and {path} is a file"
             raise KoriskError(f"{why}; copy it")
         return Network.read(path)
-    net = own_code.described("--network", place or "")
+    net = described(place or "")
     # Written before the bound, which may be refused for a constant to add to this file.
     if write is not None:
         net.write(write)

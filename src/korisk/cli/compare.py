@@ -28,10 +28,8 @@ def compare(
         "Which two, the one with known operators first. [default: the file's order]",
     ] = None,
     reading: options.Reading,
-    plot: options.Plot = None,
-    html: options.Html = None,
-    full: Annotated[bool, "Print everything: more levels, all that is odd."] = False,
-    json: options.Json = False,
+    answer: options.Answer,
+    full: options.Full = False,
 ) -> None:
     """How many more samples does one model need than another, and where do their curves cross?
 
@@ -42,13 +40,11 @@ def compare(
         raise KoriskError("compare needs --target; give the value that both are to reach")
     if len(paths) > 2:
         raise KoriskError(f"compare takes one file or two, got {len(paths)}; name two of them")
-    options.one_target(targets, plot)
-    output.check_plot(plot)
-    options.check_page(html)
+    answer.check(targets)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
     targets = options.in_unit(targets, curves)
     comparisons = [compared(*curves, value) for value in targets]
-    if json:
+    if answer.json:
         interpretation = "; ".join(dict.fromkeys(c.read_as for c in curves if c.read_as))
         contents = [result.to_dict() | {"read_as": interpretation} for result in comparisons]
         # For one target, the usual case, the object itself and no list around it.
@@ -58,15 +54,15 @@ def compare(
         for comparison in comparisons:
             output.show(comparison.explain(full=full))
             output.show_numbers(comparison_tables(comparison, full=full))
-    if plot is not None:
+    if answer.plot is not None:
         from korisk.report.figures.forecast import comparison_figure
 
-        output.save_plot(comparison_figure(comparisons[0]), plot)
-    if html is not None:
+        output.save_plot(comparison_figure(comparisons[0]), answer.plot)
+    if answer.html is not None:
         from korisk.report.page.answers import comparison_page
 
         title = " and ".join(path.name for path in paths)
-        output.write_page(html, lambda: comparison_page(comparisons[0], title))
+        output.write_page(answer.html, lambda: comparison_page(comparisons[0], title))
     # Last: a target out of reach sets the exit code, and the results are shown all the same.
     plans = [plan for both in comparisons for plan in (both.first, both.second)]
     output.exit_if(not all(plan.recommend().helps for plan in plans))

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from korisk._checks import LARGEST_N, count
+from korisk._json import JsonDict
 from korisk.cli.common import options
 from korisk.cli.common.command import command
 from korisk.cli.common.output import (
-    check_plot,
     exit_if,
     print_json,
     save_plot,
@@ -23,7 +23,9 @@ from korisk.planning import words
 from korisk.planning.forecast import Expectation, check_target, level_of
 from korisk.planning.pilot import read_training
 from korisk.planning.plan import Forecast, Plan, forecast, plan_tables
-from korisk.texts import Table, number, whole
+from korisk.texts import Table, counted, number, whole
+
+_MOST_SHOWN = 10  # curves of one file
 
 # One N of a table: expected error (None where it is not known), and the chance of each target.
 AtSize = tuple[int, Expectation | None, Sequence[float | None]]
@@ -38,101 +40,122 @@ AtSize = tuple[int, Expectation | None, Sequence[float | None]]
     n="at",
 )
 def plan(
-    path: Annotated[Path, "PILOT"],
+    path: Annotated[Path, "PILOT", "A table of errors over N, or the store of a study."],
+    asked: options.Asked,
     *,
-    target: options.Targets = None,
-    at: Annotated[list[float] | None, "N", "Show the expected error at N. Repeatable."] = None,
-    sure: Annotated[float, "P"] = 0.9,
-    cost: Annotated[float | None, "PRICE"] = None,
     related: list[Path] | None = None,
     model: Annotated[
         str | None,
         "Which model; where the file names none, what to call it. [default: every one]",
     ] = None,
     reading: options.Reading,
-    plot: options.Plot = None,
-    html: options.Html = None,
-    full: Annotated[bool, "Print everything: more levels, all that is odd."] = False,
-    json: options.Json = False,
+    answer: options.Answer,
+    full: options.Full = False,
 ) -> None:
     """What to do to reach a target: collect samples, measure one more size, train longer, or stop?
 
     Give the errors of at least three training set sizes, better five, each with several seeds.
     Without --target, --at and --html, it shows how the file is read.
     """
-    targets = list(dict.fromkeys(target or []))
-    _check_options(targets, sure=sure, cost=cost, plot=plot, html=html)
+    targets, sizes, sure = list(dict.fromkeys(asked.target or [])), asked.at or [], asked.sure
+    for option, choice in (("--plot", answer.plot), ("--cost", asked.cost)):
+        if not targets and choice is not None:
+            raise KoriskError(f"{option} needs --target; give the value to reach")
+    level_of(sure)
+    answer.check(targets)
     curves = reading.curves(path, model)
     relatives = _relatives(path, curves, related or [], reading)
-    if not targets and not at and html is None:
-        options.show_reading(curves, json=json)
+    if not targets and not sizes and answer.html is None:
+        _show_reading(curves, json=answer.json)
         return
     targets = options.in_unit(targets, curves)
     for value in targets:
         check_target(curves, value)
     trained = [read_training(path, curve) for curve in curves]
     # A page alone also draws curves with too few sizes for a forecast.
-    pilots = list(zip(curves, relatives, trained, strict=True)) if targets or at else []
+    pilots = list(zip(curves, relatives, trained, strict=True)) if targets or sizes else []
     forecasts = [forecast(curve, related=similar) for curve, similar, _ in pilots]
     plans = [
         [Plan(view, value, *about) for value in targets]
         for view, (*_, about) in zip(forecasts, pilots, strict=True)
     ]
-    at_sizes = [_expected(*both, at or []) for both in zip(forecasts, plans, strict=True)]
-    if html is not None:
+    at_sizes = [_expected(*both, sizes) for both in zip(forecasts, plans, strict=True)]
+    if answer.html is not None:
         from korisk.report.page.page import curves_page
 
         goal = next(iter(targets), None)
         about: dict[str, Any] = {"title": path.name, "target": goal, "sure": sure}
-        write_page(html, lambda: curves_page(curves, trained, relatives, **about))
-    if json:
+        write_page(answer.html, lambda: curves_page(curves, trained, relatives, **about))
+    if answer.json:
         content = [
-            {"read_as": view.evidence.read_as, **answer, "at": _plain(rows)}
+            {"read_as": view.evidence.read_as, **item, "at": _plain(rows)}
             for view, answers, rows in zip(forecasts, plans, at_sizes, strict=True)
-            for answer in [item.to_dict(sure, cost) for item in answers]
-            or [{"model": view.model, "metric": view.metric, "unit": view.unit.name}] * bool(at)
+            for item in [plan.to_dict(sure, asked.cost) for plan in answers]
+            or [{"model": view.model, "metric": view.metric, "unit": view.unit.name}] * bool(sizes)
         ]
-        print_json({"plans": content} | ({} if html is None else {"written": [str(html)]}))
-    elif targets or at:
+        written = {} if answer.html is None else {"written": [str(answer.html)]}
+        print_json({"plans": content} | written)
+    elif targets or sizes:
         show(*options.read_as(curves))
-        show(*_lines(plans, sure, cost, full=full))
+        show(*_lines(plans, sure, asked.cost, full=full))
         for view, similar in zip(forecasts, relatives, strict=True):
             if any(relatives) and not similar:
                 show(f"No related curve is named {view.evidence.name}.")
         show_numbers(plan_tables([item for answers in plans for item in answers], sure, full=full))
-        if at:
+        if sizes:
             show(_error_table(forecasts, at_sizes, targets))
-    if plot is not None:
+    if answer.plot is not None:
         from korisk.report.figures.forecast import plans_figure
 
-        save_plot(plans_figure([answers[0] for answers in plans], sure=sure), plot)
+        save_plot(plans_figure([answers[0] for answers in plans], sure=sure), answer.plot)
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
     exit_if(not all(item.recommend(sure).helps for answers in plans for item in answers))
     for rows, view in zip(at_sizes, forecasts, strict=True):
-        for n, expected, _ in rows:
-            if expected is None:
-                raise UnreachableError(
-                    f"the {view.unit.noun} at N = {n:,} is not known; {view.doubt[0].lower()}"
-                    f"{view.doubt[1:].rstrip('.')}; ask for N up to {view.last:,}, or measure there"
-                )
+        if n := next((n for n, expected, _ in rows if expected is None), 0):
+            raise UnreachableError(
+                f"the {view.unit.noun} at N = {n:,} is not known; {view.doubt[0].lower()}"
+                f"{view.doubt[1:].rstrip('.')}; ask for N up to {view.last:,}, or measure there"
+            )
 
 
-def _check_options(
-    targets: Sequence[float],
-    *,
-    sure: float,
-    cost: float | None,
-    plot: Path | None,
-    html: Path | None,
-) -> None:
-    """Raise for options that cannot be used together, before the pilot is read."""
-    for option, choice in (("--plot", plot), ("--cost", cost)):
-        if not targets and choice is not None:
-            raise KoriskError(f"{option} needs --target; give the value to reach")
-    options.one_target(targets, plot)
-    level_of(sure)
-    options.check_page(html)
-    check_plot(plot)
+def _show_reading(curves: Sequence[Curve], *, json: bool) -> None:
+    """Print how a table was read, in five lines: models, N, values, columns, and what to add."""
+    if json:
+        print_json({"curves": [_reading(curve) for curve in curves]})
+        return
+    listed, unit = curves[:_MOST_SHOWN], curves[0].unit
+    names = [curve.model for curve in listed if curve.model]
+    further = len(curves) - len(listed)
+    rest = f"; {counted(further, 'further model')}; all with --json" if further else ""
+    sizes = sorted({int(n) for curve in curves for n in curve.sizes})
+    counts = sorted({int(count) for curve in curves for count in curve.counts})
+    direction = "larger" if unit.larger_is_better else "smaller"
+    labels = ", ".join(filter(None, dict.fromkeys([curves[0].metric, f"unit {unit.name}"])))
+    ends = []
+    for curve in listed:
+        values, n = curve.unit.from_error(curve.means), curve.sizes
+        model = f"{curve.model} " if curve.model and len(curves) > 1 else ""
+        first, last = (f"{number(values[k])} at N = {whole(n[k])}" for k in (0, -1))
+        ends.append(f"{model}{first}" + (f", {last}" if len(n) > 1 else ""))
+    show(
+        f"Models: {', '.join(names) or 'one, without a name'}{rest}.",
+        f"N: {counted(len(sizes), 'size')}, {whole(sizes[0])} to {whole(sizes[-1])}; "
+        f"seeds: {' to '.join(map(str, dict.fromkeys([counts[0], counts[-1]])))}.",
+        f"Values: {labels}, {direction} is better; {'; '.join(ends)}.",
+        *(options.read_as(curves) or ["Read: as its columns are named."]),
+        "For a plan, add --target E.",
+    )
+
+
+def _reading(curve: Curve) -> JsonDict:
+    labels = {"model": curve.model, "metric": curve.metric, "unit": curve.unit.name}
+    return labels | {
+        "larger_is_better": curve.unit.larger_is_better,
+        "sizes": curve.sizes.tolist(),
+        "values": curve.unit.from_error(curve.means).tolist(),
+        "seeds": curve.counts.tolist(),
+        "read_as": curve.read_as,
+    }
 
 
 def _expected(view: Forecast, plans: Sequence[Plan], at: Sequence[float]) -> list[AtSize]:

@@ -12,7 +12,7 @@ from korisk._json import JsonDict
 from korisk.cli.common.command import command
 from korisk.cli.common.compute import Outcome, report_failures, run_tasks
 from korisk.cli.common.messages import warnings_as_lines
-from korisk.cli.common.options import Device, Full, Json, Running, Workers
+from korisk.cli.common.options import Full, Json, Running
 from korisk.cli.common.output import print_json, show
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossing, crossing
@@ -32,9 +32,7 @@ def run(
     path: Annotated[Path, "STUDY.yaml", "The study; see docs/reference/study.md."],
     *,
     out: Annotated[Path | None, "DIR", "Folder for results. [default: named as the file]"] = None,
-    device: Device = "auto",
     scheduler: Annotated[str | None, "ADDRESS"] = None,
-    workers: Workers = None,
     dry_run: Annotated[
         bool, "List the cells with state, estimated time and memory; run nothing."
     ] = False,
@@ -48,7 +46,7 @@ def run(
     """
     with warnings_as_lines():
         study = Study.read(path)
-    compute = Compute(scheduler=scheduler, workers=workers, device=device)
+    compute = Compute(scheduler=scheduler, workers=running.workers, device=running.device)
     folder = out if out is not None else folder_of(path)
     if dry_run:
         _show_cells(study, folder, compute, retry=running.retry_failed, as_json=json)

@@ -52,10 +52,11 @@ def _with_fields(function: _Function) -> _Function:
             parameters.append(parameter)
             continue
         groups[name] = parameter.annotation
+        kinds = get_type_hints(parameter.annotation, include_extras=True)
         for option in fields(parameter.annotation):
-            kind = parameter.annotation.__annotations__[option.name]
+            about: Any = {"name": option.name, "annotation": kinds[option.name]}
             default = None if option.default is MISSING else option.default
-            parameters.append(parameter.replace(name=option.name, default=default, annotation=kind))
+            parameters.append(parameter.replace(**about, default=default))
     if not groups:
         return function
 

@@ -7,87 +7,71 @@ from typing import Annotated, Any
 
 from typer import BadParameter, Option
 
-from korisk import _checks
-from korisk._json import JsonDict, JsonMapping
-from korisk.cli.common.output import print_json, show
+from korisk.cli.common.output import check_plot
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, shown
 from korisk.files import page_file
-from korisk.texts import counted, number, whole
-
-MOST_SHOWN = 10  # curves of one file
 
 Json = Annotated[bool, "Print JSON instead."]
 Plot = Annotated[
     Path | None, "FILE", "Draw a figure: FILE.png, .svg or .pdf (needs korisk[report])."
 ]
-Html = Annotated[
-    Path | None,
-    "FILE",
-    "Write a page on which the target can be changed: FILE.html (needs korisk[report]).",
-]
 Target = Annotated[float | None, "E"]
 # A lambda, because the parser is defined further down.
 Targets = Annotated[list[float] | None, Option(parser=lambda text: _target(text)), "E"]
+Metric = Annotated[str, "mse|rmse|nmse|psnr", "Of targets and answers."]
+Range = Annotated[float | None, Option("--range"), "X"]
 Column = Annotated[
     list[str] | None,
     "OURS=YOURS",
     "Name a column: --column n=train_size --column error=test_mse. Repeatable.",
 ]
 Folder = Annotated[Path, "DIR", "The folder of a study, or its store."]
-
-# --- Where and how a study runs ---
 Device = Annotated[str, "NAME"]
-Workers = Annotated[int | None, "W"]
-Full = Annotated[bool, "Print the tables as well."]
+Full = Annotated[bool, "Print everything: more levels, all that is odd, tables."]
 
 
-Yes = Annotated[bool, Option("--yes"), "Start trainings of more than ten minutes unasked."]
+@dataclass(frozen=True)
+class Asked:
+    """The targets and sizes that are asked about, and how sure the answer is to be."""
+
+    target: Targets = None
+    at: Annotated[list[float] | None, "N", "Show the expected error at N. Repeatable."] = None
+    sure: Annotated[float, "P"] = 0.9
+    cost: Annotated[float | None, "PRICE"] = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Where the answer is written, besides sentences and tables on the terminal."""
+
+    plot: Plot = None
+    html: Annotated[
+        Path | None,
+        "FILE",
+        "Write a page with the answer and its figure: FILE.html (needs korisk[report]).",
+    ] = None
+    json: Json = False
+
+    def check(self, targets: Sequence[float]) -> None:
+        """Raise if a file could not be written, before anything is computed."""
+        if self.plot is not None and len(targets) > 1:
+            several = f"--plot draws one --target, got {len(targets)}"
+            raise KoriskError(f"{several}; leave the others out")
+        check_plot(self.plot)
+        if self.html is not None:
+            page_file(self.html)
 
 
 @dataclass(frozen=True)
 class Running:
-    """The options that say how cells of a study are run."""
+    """Where and how cells of a study are run."""
 
+    device: Device = "auto"
+    workers: Annotated[int | None, "W"] = None
     retry_failed: bool = False
     wait: Annotated[float, "SECONDS", "How long to wait while another run uses the store."] = 0.0
     page: Annotated[bool, "Write report.html into the folder too (needs korisk[report])."] = False
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The options that say how networks are trained; a study has them otherwise."""
-
-    sizes: Annotated[str | None, "N,N,N"] = None
-    seeds: Annotated[
-        int | None,
-        "How many networks for each size, counted up from --seed. [default: the study's, or 3]",
-    ] = None
-    steps: int | None = None
-    batch: int | None = None
-    rate: float | None = None
-
-    def arguments(
-        self, of_study: JsonMapping, *, seed: int, examples: int, device: str
-    ) -> JsonDict:
-        """Replace those of a study; arguments of `rehearse` and `ablate`."""
-        from korisk.prediction.rehearsal.simulation import Training
-
-        overrides = {key: value for key, value in vars(self).items() if value is not None}
-        options: JsonDict = {"seeds": 3, **of_study, **overrides}
-        if self.sizes is not None:
-            try:
-                options["sizes"] = [int(n) for n in self.sizes.split(",")]
-            except ValueError:
-                rule = f"--sizes must be whole numbers, got {shown(self.sizes)}"
-                raise KoriskError(f"{rule}; write --sizes 16,64,256, for example") from None
-        if isinstance(options["seeds"], int):
-            _checks.count("seeds", options["seeds"], at_least=1, at_most=1000, remedy="try 3")
-            # A number of seeds counts up from the study's first seed, or from --seed.
-            first = of_study.get("seeds", [seed])[0]
-            options["seeds"] = range(first, first + options["seeds"])
-        recipe = {key: options.pop(key) for key in ("steps", "batch", "rate") if key in options}
-        return options | {"training": Training(**recipe, examples=examples, device=device)}
 
 
 class Percent(float):
@@ -186,55 +170,3 @@ def read_as(curves: Sequence[Curve]) -> list[str]:
     """How the table was read, in one sentence; nothing if that needs no mention."""
     sentences = dict.fromkeys(f"Read: {curve.read_as}." for curve in curves if curve.read_as)
     return [" ".join(sentences)] if sentences else []
-
-
-def show_reading(curves: Sequence[Curve], *, json: bool) -> None:
-    """Print how a table was read, in five lines: models, N, values, columns, and what to add."""
-    if json:
-        print_json({"curves": [_reading(curve) for curve in curves]})
-        return
-    listed, unit = curves[:MOST_SHOWN], curves[0].unit
-    names = [curve.model for curve in listed if curve.model]
-    further = len(curves) - len(listed)
-    rest = f"; {counted(further, 'further model')}; all with --json" if further else ""
-    sizes = sorted({int(n) for curve in curves for n in curve.sizes})
-    counts = sorted({int(count) for curve in curves for count in curve.counts})
-    direction = "larger" if unit.larger_is_better else "smaller"
-    labels = ", ".join(filter(None, dict.fromkeys([curves[0].metric, f"unit {unit.name}"])))
-    ends = []
-    for curve in listed:
-        values, n = curve.unit.from_error(curve.means), curve.sizes
-        model = f"{curve.model} " if curve.model and len(curves) > 1 else ""
-        first, last = (f"{number(values[k])} at N = {whole(n[k])}" for k in (0, -1))
-        ends.append(f"{model}{first}" + (f", {last}" if len(n) > 1 else ""))
-    show(
-        f"Models: {', '.join(names) or 'one, without a name'}{rest}.",
-        f"N: {counted(len(sizes), 'size')}, {whole(sizes[0])} to {whole(sizes[-1])}; "
-        f"seeds: {' to '.join(map(str, dict.fromkeys([counts[0], counts[-1]])))}.",
-        f"Values: {labels}, {direction} is better; {'; '.join(ends)}.",
-        *(read_as(curves) or ["Read: as its columns are named."]),
-        "For a plan, add --target E.",
-    )
-
-
-def _reading(curve: Curve) -> JsonDict:
-    labels = {"model": curve.model, "metric": curve.metric, "unit": curve.unit.name}
-    return labels | {
-        "larger_is_better": curve.unit.larger_is_better,
-        "sizes": curve.sizes.tolist(),
-        "values": curve.unit.from_error(curve.means).tolist(),
-        "seeds": curve.counts.tolist(),
-        "read_as": curve.read_as,
-    }
-
-
-def one_target(targets: Sequence[float], path: Path | None) -> None:
-    """Raise if a figure is asked for several targets."""
-    if path is not None and len(targets) > 1:
-        raise KoriskError(f"--plot draws one --target, got {len(targets)}; leave the others out")
-
-
-def check_page(path: Path | None) -> None:
-    """Raise if a page could not be written, before anything is read."""
-    if path is not None:
-        page_file(path)

@@ -1,4 +1,4 @@
-"""Networks in the user's Python code: `FILE.py:BUILD`."""
+"""Networks in the user's Python code: `--network FILE.py:BUILD`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from korisk._json import JsonMapping
+from korisk._json import JsonDict
 from korisk.cli.common.messages import warnings_as_lines
-from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
+from korisk.errors import KoriskError, did_you_mean, needed_by, shown
 from korisk.theory import Network
 
 if TYPE_CHECKING:
@@ -23,48 +23,35 @@ if TYPE_CHECKING:
 _DATA = ("operator", "images", "noise", "patients")  # that the file of a network may define
 
 
-def described(option: str, place: str) -> Network:
+def described(place: str) -> Network:
     """Describe the PyTorch module that BUILD returns, alone or with an example input."""
-    if importlib.util.find_spec("torch") is None:
-        missing = f"{option} needs PyTorch, which is not installed"
-        raise MissingExtraError(f"{missing}; pip install 'korisk[torch]'")
-    search_path = list(sys.path)
-    try:
-        # The user's code may print: to stderr, so that the output of --json stays valid.
-        with contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
-            return _described(option, place)
-    finally:
-        sys.path[:] = search_path
-
-
-def _described(option: str, place: str) -> Network:
-    build, data = read_build(option, place)
-    from torch import nn
-
+    with needed_by("--network", "PyTorch", "'korisk[torch]'"):
+        from torch import nn
     from korisk.ablation.ablation import example_inputs
     from korisk.networks.describe.describe import describe
 
-    try:
-        result: object = build()
-    except (Exception, SystemExit) as error:
-        why = f"{_cause(error)}; try it in Python first"
-        raise KoriskError(f"{option} {place} failed: {why}") from error
-    if isinstance(result, nn.Module) and "operator" in data:
-        operator: Any = data["operator"]
-        result = result, example_inputs(operator, result)
-    if not isinstance(result, tuple | list) or len(result) != 2:
-        rule = "must return (module, example), an nn.Module and an input tensor, batches first"
-        module = f"{option} {place} {rule}; or the module alone, with operator = ... beside it"
-        raise KoriskError(f"{module}, got {shown(result)}")
-    with Console(stderr=True).status("describing the network"):
-        return describe(*result, name=place[-80:])
+    # The user's code may print: to stderr, so that the output of --json stays valid.
+    with contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
+        build, data = read_build(place)
+        try:
+            result: Any = build()
+        except (Exception, SystemExit) as error:
+            raise _failed(place, "failed", error, "try it in Python first") from error
+        if isinstance(result, nn.Module) and "operator" in data:
+            result = result, example_inputs(data["operator"], result)
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            rule = "must return (module, example), an nn.Module and an input tensor, batches first"
+            module = f"--network {place} {rule}; or the module alone, with operator = ... beside it"
+            raise KoriskError(f"{module}, got {shown(result)}")
+        with Console(stderr=True).status("describing the network"):
+            return describe(*result, name=place[-80:])
 
 
-def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMapping]:
+def read_build(place: str) -> tuple[Callable[[], nn.Module], JsonDict]:
     """Import the function that `FILE.py:BUILD` names; return it with the data of its file."""
     path, _, name = place.rpartition(":")
     if not path or not name.isidentifier():
-        raise KoriskError(f"{option} must be a function FILE.py:BUILD, got {shown(place)}")
+        raise KoriskError(f"--network must be a function FILE.py:BUILD, got {shown(place)}")
     file = Path(path)
     # Inside a package the file is a module of it, so that `from .blocks import Block` works.
     names, folders = [file.stem], [file.resolve().parent]
@@ -73,7 +60,7 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
         folders.append(folders[-1].parent)
     spec = importlib.util.spec_from_file_location(".".join(reversed(names)), file)
     if not file.is_file() or spec is None or spec.loader is None:
-        raise KoriskError(f"{option} {file}: there is no such Python file; check the path")
+        raise KoriskError(f"--network {file}: there is no such Python file; check the path")
     module = importlib.util.module_from_spec(spec)
     # Modules next to the file can be imported, also later, while the network is built.
     for folder in (str(folders[-1]), str(folders[0])):
@@ -82,15 +69,12 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
     # Dataclasses and pickle look the module up by its name.
     registered = sys.modules.setdefault(module.__name__, module)
     try:
-        # The user's code may print: to stderr, so that the output of --json stays valid.
         with contextlib.redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         if registered is module:
             del sys.modules[module.__name__]
-        raise KoriskError(
-            f"{option} {file} cannot be imported: {_cause(error)}; run it with Python first"
-        ) from error
+        raise _failed(file, "cannot be imported", error, "run it with Python first") from error
     build: Callable[[], nn.Module] | None = getattr(module, name, None)
     if not callable(build):
         names = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
@@ -99,7 +83,7 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
 
 
 @contextlib.contextmanager
-def failures_named(option: str, place: str | None) -> Iterator[None]:
+def failures_named(place: str | None) -> Iterator[None]:
     """Report errors of the user's network during training as one line that names the option."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -109,9 +93,7 @@ def failures_named(option: str, place: str | None) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if place is None or not _in_network(error, Path(place.rpartition(":")[0])):
             raise
-        raise KoriskError(
-            f"{option} {place} failed: {_cause(error)}; try it on a batch of inputs first"
-        ) from error
+        raise _failed(place, "failed", error, "try it on a batch of inputs first") from error
 
 
 def _in_network(error: BaseException, file: Path) -> bool:
@@ -126,8 +108,9 @@ def _in_network(error: BaseException, file: Path) -> bool:
     return False
 
 
-def _cause(error: BaseException) -> str:
-    """The kind of an error, its first line, and where it was raised."""
+def _failed(place: str | Path, what: str, error: BaseException, remedy: str) -> KoriskError:
+    """The kind of an error of the user's code, its first line, and where it was raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-    return f"{text} ({Path(frame.filename).name}, line {frame.lineno})"
+    line = f"{Path(frame.filename).name}, line {frame.lineno}"
+    return KoriskError(f"--network {place} {what}: {text} ({line}); {remedy}")

@@ -10,7 +10,7 @@ from korisk import _checks
 from korisk.cli.common.command import command
 from korisk.cli.common.compute import report_failures, run_tasks
 from korisk.cli.common.messages import refuse_extra
-from korisk.cli.common.options import Device, Full, Json, Running, Workers
+from korisk.cli.common.options import Full, Json, Running
 from korisk.cli.common.output import print_json, show
 from korisk.cli.run import print_end
 from korisk.errors import KoriskError
@@ -36,12 +36,10 @@ def reproduce(
     seeds: Annotated[
         str | None, "S,S,...", "Seeds. [default: the paper's, 5 small, 3 large]"
     ] = None,
-    device: Device = "auto",
     whole: Annotated[bool, "All five points and every N on a CPU too: hours."] = False,
     out: Annotated[Path, "DIR", "Folder for results; a later run continues there."] = Path(
         "reproduction"
     ),
-    workers: Workers = None,
     published: Annotated[
         bool, "Run nothing: print the paper's Table 1, and sample sizes from its Table 2."
     ] = False,
@@ -60,7 +58,7 @@ def reproduce(
         refuse_extra(context, "published", "json", why=why)
         print_published(as_json=json)
         return
-    where = chosen_device(device)
+    where = chosen_device(running.device)
     _checks.one_of("--protocol", protocol, (*PROTOCOLS, "both"))
     planned = paper.studies(
         points=_numbers("--points", points),
@@ -71,7 +69,7 @@ def reproduce(
     )
     tasks = [task for study in planned for task in study.tasks]
     content = {"name": paper.NAME, "studies": [study.content for study in planned]}
-    compute = Compute(device=where, workers=workers)
+    compute = Compute(device=where, workers=running.workers)
     done = run_tasks(tasks, content, out, running, compute=compute, quiet=json)
     sweeps = paper.sweeps(done.rows)
     lines = paper.calibration(sweeps)

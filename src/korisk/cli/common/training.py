@@ -1,0 +1,207 @@
+"""What `korisk rehearse` and `korisk ablate` share: networks, images, and their training."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from korisk import _checks
+from korisk._json import JsonDict, JsonMapping
+from korisk.cli.common.messages import tell, warnings_as_lines
+from korisk.cli.common.options import Device
+from korisk.cli.common.own_code import failures_named
+from korisk.errors import KoriskError, shown
+from korisk.texts import duration
+
+if TYPE_CHECKING:
+    from korisk.prediction.rehearsal.callbacks import Callbacks
+    from korisk.problems.sources import FileSource
+    from korisk.studies.spec.study import Study
+
+_LONG = 10.0  # seconds; longer runs print expected time and memory first
+_TOO_LONG = 600.0  # seconds; longer runs are started only if the user agrees
+_FEWER = "fewer --steps, --seeds or --sizes take less"
+_IN_A_STUDY = "[default: the study's, or"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The networks that are trained: those of a study, or one of the user's own."""
+
+    path: Annotated[
+        Path | None, typer.Argument(), "STUDY.yaml", "A study; problem and points are enough."
+    ] = None
+    network: Annotated[
+        str | None,
+        "FILE.py:BUILD",
+        "Your own network: BUILD() in FILE.py returns it. Without a study, FILE.py also defines "
+        "operator, and optionally images and noise.",
+    ] = None
+    point: Annotated[
+        str | None, "Which point of the study. [default: all to rehearse, the first to ablate]"
+    ] = None
+    model: Annotated[
+        str | None, "Which model of the study. [default: all to rehearse, the first to ablate]"
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.path is None and self.network is None:
+            or_network = "your own network with --network FILE.py:BUILD"
+            raise KoriskError(f"give a study STUDY.yaml, or {or_network}")
+        if self.network is not None and self.model is not None:
+            both = "--model is one of the study's, and --network your own"
+            raise KoriskError(f"{both}; leave one out")
+        for option, value in (("--point", self.point), ("--model", self.model)):
+            if self.path is None and value is not None:
+                raise KoriskError(f"{option} belongs to a study; give one, or leave it out")
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The images and the noise of the simulated pairs."""
+
+    images: Annotated[Path | None, "DIR", "Your own example images, not the study's."] = None
+    patients: Annotated[
+        str | None,
+        "RULE",
+        "Whose images: auto, folder, file, image, or a .csv of file and patient. "
+        f"{_IN_A_STUDY} auto]",
+    ] = None
+    unit: Annotated[
+        str | None,
+        "UNIT",
+        f"Unit of pixels that state none: HU, 1/mm, 1/cm, 1/m or plain. {_IN_A_STUDY} plain]",
+    ] = None
+    blank: Annotated[
+        str | None, "WHAT", f"skip or keep nearly empty images. {_IN_A_STUDY} skip]"
+    ] = None
+    on_error: Annotated[
+        str | None, "WHAT", f"stop or skip at unreadable images. {_IN_A_STUDY} stop]"
+    ] = None
+    noise: Annotated[
+        float | None,
+        "L",
+        "Level of Gaussian noise relative to the input's root mean square. [default: the study's]",
+    ] = None
+
+    def source(self, study: "Study | None") -> "FileSource | None":
+        """The user's own images, read with the study's settings unless an option replaces them."""
+        names = ("patients", "unit", "blank", "on_error")
+        overrides = {key: value for key in names if (value := getattr(self, key)) is not None}
+        if self.images is None:
+            for key, value in overrides.items():
+                option, its_own = f"--{key.replace('_', '-')}", f"images: {{{key}: {value}}}"
+                raise KoriskError(f"{option} is for the images of --images; a study says {its_own}")
+            return None
+        from korisk.problems.sources import FileSource
+        from korisk.studies.spec.entries import is_table
+
+        problem = {} if study is None else study.content.get("problem") or {}
+        of_study = dict(problem.get("images") or {})
+        # A table of patients lists the study's images, not those of --images.
+        if is_table(of_study.get("patients", "")):
+            del of_study["patients"]
+        return FileSource(**of_study | overrides | {"path": str(self.images.resolve())})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How networks are trained; a study has sizes, seeds and a recipe of its own."""
+
+    sizes: Annotated[str | None, "N,N,N"] = None
+    seeds: Annotated[
+        int | None,
+        "How many networks for each size, counted up from --seed. [default: the study's, or 3]",
+    ] = None
+    seed: Annotated[int, "S", "First random seed, unless a study has seeds."] = 0
+    examples: int = 256
+    steps: int | None = None
+    batch: int | None = None
+    rate: float | None = None
+    resume: Annotated[Path | None, "DIR"] = None
+    yes: Annotated[
+        bool, typer.Option("--yes"), "Start trainings of more than ten minutes unasked."
+    ] = False
+    device: Device = "auto"
+
+    def __post_init__(self) -> None:
+        _checks.count("seed", self.seed, at_least=0, at_most=2**31, remedy="give one such as 1")
+
+    def arguments(self, of_study: JsonMapping, *, device: str) -> JsonDict:
+        """Arguments of `rehearse` and `ablate`: a study's, unless an option replaces them."""
+        from korisk.prediction.rehearsal.simulation import Training
+
+        names = ("sizes", "seeds", "steps", "batch", "rate")
+        overrides = {name: value for name in names if (value := getattr(self, name)) is not None}
+        options: JsonDict = {"seeds": 3, **of_study, **overrides, "folder": self.resume}
+        if self.sizes is not None:
+            try:
+                options["sizes"] = [int(n) for n in self.sizes.split(",")]
+            except ValueError:
+                rule = f"--sizes must be whole numbers, got {shown(self.sizes)}"
+                raise KoriskError(f"{rule}; write --sizes 16,64,256, for example") from None
+        if isinstance(options["seeds"], int):
+            _checks.count("seeds", options["seeds"], at_least=1, at_most=1000, remedy="try 3")
+            # A number of seeds counts up from the study's first seed, or from --seed.
+            first = of_study.get("seeds", [self.seed])[0]
+            options["seeds"] = range(first, first + options["seeds"])
+        recipe = {key: options.pop(key) for key in ("steps", "batch", "rate") if key in options}
+        return options | {"training": Training(**recipe, examples=self.examples, device=device)}
+
+
+@contextmanager
+def training(subject: Subject, recipe: Recipe, *, quiet: bool) -> Iterator["Callbacks"]:
+    """Callbacks that show the progress of a training, and ask before one that takes long.
+
+    Failures of the user's network name their option; an interruption says what is kept.
+    """
+    from korisk.prediction.rehearsal.callbacks import Callbacks
+
+    with (
+        warnings_as_lines(),
+        Console(stderr=True, quiet=quiet).status("reading") as status,
+        failures_named(subject.network),
+    ):
+        begun = time.monotonic()
+
+        def progress(step: str, share: float) -> None:
+            seconds = (time.monotonic() - begun) * (1 - share) / share if share else 0.0
+            text = f"{step} {share:.0%}, about {duration(seconds)} left" if share else step
+            status.update(Text(text))
+
+        def estimate(seconds: float, memory: float) -> None:
+            status.stop()  # a question must not be overwritten
+            _agree(seconds, memory, recipe.yes)
+            status.start()
+
+        try:
+            yield Callbacks(progress=progress, estimate=estimate)
+        except KeyboardInterrupt as interruption:
+            message = str(interruption)
+            if recipe.resume is not None and not message:
+                text = "keeps the finished networks; the same command continues from there"
+                message = f"{recipe.resume} {text}"
+            if message:
+                tell(message)
+            raise
+
+
+def _agree(seconds: float, memory: float, yes: bool) -> None:
+    """Print what a training takes if it is long, and ask before one of more than ten minutes."""
+    if seconds <= _LONG:
+        return
+    needed = f"{max(memory / 2**30, 0.1):.1f} GiB of memory"  # never 0.0
+    text = f"training takes about {duration(seconds)} and {needed}, going by a few steps"
+    if yes or seconds <= _TOO_LONG:
+        tell(text)
+    elif not sys.stdin.isatty():
+        raise KoriskError(f"{text}; add --yes to start it; {_FEWER}")
+    elif not typer.confirm(f"korisk: {text}; {_FEWER}. Start it?", err=True):
+        raise KoriskError(f"not started; {_FEWER}")
