@@ -17,6 +17,7 @@ import argparse
 import copy
 import json
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -27,16 +28,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+import korisk as kr
 from benchmarks.markdown import header, line
+from korisk.errors import KoriskWarning
 from korisk.fitting import Recipe, train
 from korisk.networks import zoo
-from korisk.networks.amplification import graph_network, learned_parts, title_of
-from korisk.networks.describe.marks import mark_learned
+from korisk.networks.amplification import learned_parts, title_of
+from korisk.networks.describe.marks import mark_learned, mark_of
 from korisk.networks.known_operator import free_name
 from korisk.operators import Convolution, Diagonal, LinearOperator, Tikhonov, gaussian_kernel
 from korisk.problems import CtProblem, CtScanner, Motion, MriProblem, PdeProblem
 from korisk.store.usage import machine
-from korisk.theory import BOUNDS, BoundForm, Network, deep_risk
+from korisk.theory import BOUNDS, BoundForm, Learned, Network, deep_risk
 
 RESULTS = Path(__file__).parents[1] / "results" / "theorem.json"
 SCANNER = CtScanner(side=8, views=12, bins=12, beam="parallel")
@@ -244,6 +247,21 @@ def layer_errors(truth: nn.Module, trained: nn.Module, inputs: Tensor) -> dict[s
     for handle in handles:
         handle.remove()
     return errors
+
+
+def graph_network(truth: nn.Module, example: Tensor) -> Network:
+    """A module as a `Network` in which every learned part is one layer."""
+    marked = copy.deepcopy(truth)
+    for path, layer in learned_parts(marked).items():
+        mark, title = mark_of(layer), title_of(path, layer)
+        if isinstance(mark, Learned):
+            constants = {"lipschitz": mark.lipschitz, "parameters": mark.parameters}
+        else:
+            constants = {}
+        mark_learned(layer, name=title, **constants)
+    with warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore", KoriskWarning)  # of weights that layers share
+        return kr.describe(marked, example)
 
 
 def mean_square(errors: Tensor) -> Tensor:

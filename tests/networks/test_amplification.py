@@ -1,4 +1,4 @@
-"""Gains along data and the risk that follows: closed forms, identities, and what is refused."""
+"""Gains along data and layers' parts of an error: closed forms, identities, what is refused."""
 
 import copy
 import json
@@ -35,22 +35,21 @@ def test_gains_of_linear_layers_are_frobenius_norms() -> None:
     last = net[1].weight
     assert isinstance(last, Tensor)
     expected = float(last.detach().square().sum()) / 4
-    first, second = found.layers
+    first, second = found
     assert first.gain.low <= expected <= first.gain.high
     assert abs(first.gain.value / expected - 1) < 0.05
     assert abs(second.gain.value - 1) < 0.05  # the output itself
-    assert found.risk({"0": 2.0}) == 2 * first.gain.value
 
 
 def test_intervals_of_gains_hold_the_mean_over_all_inputs() -> None:
     """90% intervals from 30 inputs, against the mean over 20,000."""
     torch.manual_seed(1)
     net, data = Twice(), torch.randn(20_000, 4)
-    whole = kr.amplification(net, data, probes=1).layers[0].gain.value
+    whole = kr.amplification(net, data, probes=1)[0].gain.value
     held = 0
     for start in range(40):
         part = data[30 * start : 30 * start + 30]
-        gain = kr.amplification(net, part, probes=2, seed=start).layers[0].gain
+        gain = kr.amplification(net, part, probes=2, seed=start)[0].gain
         held += gain.low <= whole <= gain.high
     assert held >= 31  # of 40; fewer has a chance of 1% at 90%
 
@@ -60,14 +59,8 @@ def test_parts_add_up_to_the_error_against_the_reference() -> None:
     net, truth, data = Twice(), Twice(), torch.randn(100, 4)
     found = kr.amplification(net, data, reference=truth)
     error = float((net(data) - truth(data)).detach().square().sum(1).mean())
-    assert [layer.name for layer in found.layers] == ["inner", "inner (2)", "last"]
-    assert found.estimate is not None
-    assert math.isclose(found.estimate.value, error, rel_tol=1e-5)
-    assert math.isclose(sum(layer.part or 0 for layer in found.layers), error, rel_tol=1e-5)
-    assert found.bound() >= error
-    half = kr.amplification(net, data, reference=truth, seeds=True)
-    assert half.estimate is not None
-    assert math.isclose(2 * half.estimate.value, error, rel_tol=1e-5)
+    assert [layer.name for layer in found] == ["inner", "inner (2)", "last"]
+    assert math.isclose(sum(layer.part or 0 for layer in found), error, rel_tol=1e-5)
 
 
 def test_a_single_wrong_layer_has_all_of_the_error_and_replacing_it_saves_that() -> None:
@@ -76,32 +69,11 @@ def test_a_single_wrong_layer_has_all_of_the_error_and_replacing_it_saves_that()
     net = copy.deepcopy(truth)
     with torch.no_grad():
         net.last.weight += 0.1
-    found = kr.amplification(net, data, reference=truth)
-    assert found.estimate is not None
-    layer = found.layers[-1]
-    assert layer.error is not None
-    assert math.isclose(layer.along or 0, 1.0, rel_tol=1e-4)
-    assert math.isclose(layer.saved or 0, found.estimate.value, rel_tol=1e-6)
-
-
-def test_two_trainings_of_one_law_differ_by_twice_the_variance() -> None:
-    """Linear layers whose weights are drawn: half the squared difference has the risk's mean."""
-    draws = torch.Generator().manual_seed(4)
-    data = torch.randn(400, 6, generator=draws)
-    truth = nn.Linear(6, 2, bias=False)
-    estimates, errors = [], []
-    for _ in range(60):
-        pair = []
-        for _ in range(2):
-            net = copy.deepcopy(truth)
-            with torch.no_grad():
-                net.weight += 0.1 * torch.randn(2, 6, generator=draws)
-            pair.append(net)
-        found = kr.amplification(pair[0], data, reference=pair[1], seeds=True).estimate
-        assert found is not None
-        estimates.append(found.value)
-        errors.append(float((pair[0](data) - truth(data)).detach().square().sum(1).mean()))
-    assert abs(np.mean(estimates) / np.mean(errors) - 1) < 0.2
+    *others, last = kr.amplification(net, data, reference=truth)
+    error = float((net(data) - truth(data)).detach().square().sum(1).mean())
+    assert [layer.part for layer in others] == [0, 0]
+    for value in (last.error, last.part, last.saved):  # nothing stands behind it
+        assert math.isclose(value or 0, error, rel_tol=1e-4)
 
 
 def test_the_module_is_left_as_it_was() -> None:
@@ -121,12 +93,8 @@ def test_what_does_not_fit_is_refused() -> None:
         kr.amplification(net, data, reference=nn.Sequential(nn.Linear(4, 4)))
     with pytest.raises(kr.KoriskError, match="another shape"):
         kr.amplification(net, data, reference=nn.Linear(4, 1))
-    with pytest.raises(kr.KoriskError, match="reference="):
-        kr.amplification(net, data).bound()
     with pytest.raises(kr.KoriskError, match="first axis"):
         kr.amplification(nn.Sequential(nn.Flatten(0, 0), nn.Linear(4, 4), nn.Flatten(0)), data)
-    with pytest.raises(kr.KoriskError, match="layer"):
-        kr.amplification(net, data).risk({"another": 1.0})
 
 
 def test_one_input_has_no_interval() -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks.paper import theorem
-from benchmarks.paper.theorem import AMPLIFYING, GRAPHS, KNOWN, Kind, changed
-from korisk.networks.amplification import graph_network, learned_parts
+from benchmarks.paper.theorem import AMPLIFYING, GRAPHS, KNOWN, Kind, changed, graph_network
+from korisk.networks.amplification import learned_parts
 from korisk.theory import deep_risk
 
 

@@ -7,7 +7,6 @@ reference. docs/explanation/theory.md has the identity behind the second.
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -24,14 +23,11 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning, invalid
-from korisk.networks.describe.describe import describe
-from korisk.networks.describe.marks import UNNAMED, mark_learned, mark_of
+from korisk.networks.describe.marks import UNNAMED, mark_of
 from korisk.networks.describe.recording import untouched
 from korisk.networks.known_operator import free_name
-from korisk.theory import Learned, Network, deep_risk
-from korisk.theory.network import BoundForm
+from korisk.theory import Learned
 
-_STATED = ("lipschitz", "parameters")  # by a mark, beside a name
 _SURE = 0.9  # of intervals
 _BATCH = 64  # inputs that are run at once
 
@@ -63,36 +59,10 @@ class LayerGain:
     """How much the error of one learned layer grows on its way to the output."""
 
     name: str
-    gain: Mean
-    error: float | None = None
-    along: float | None = None
-    part: float | None = None
-    saved: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Amplification:
-    """Gains of all learned layers on data, and the risk that follows. Made by `amplification`."""
-
-    layers: tuple[LayerGain, ...]
-    estimate: Mean | None
-    count: int
-    seeds: bool
-    _described: Callable[[], Network]
-
-    def risk(self, errors: Mapping[str, float]) -> float:
-        """Squared error of the output for given errors of the layers, by the gains."""
-        gains = {layer.name: layer.gain.value for layer in self.layers}
-        for name in errors:
-            _checks.one_of("layer", name, tuple(gains))
-        return math.fsum(gains[name] * error for name, error in errors.items())
-
-    def bound(self, form: BoundForm = "composed") -> float:
-        """The theorem's bound for the same errors of the layers."""
-        if self.estimate is None:
-            raise KoriskError("a bound needs errors of layers; give reference=")
-        errors = {layer.name: layer.error or 0.0 for layer in self.layers}
-        return deep_risk(self._described(), errors, bound=form).total / (2 if self.seeds else 1)
+    gain: Mean  # squared error of the output for each of the layer, in a random direction
+    error: float | None = None  # E|e|^2 of the layer against that of the reference
+    part: float | None = None  # of E|f - f_reference|^2; the parts of all layers add up to it
+    saved: float | None = None  # by how much that falls if this layer alone is the reference's
 
 
 def amplification(
@@ -100,11 +70,10 @@ def amplification(
     data: Tensor,
     *,
     reference: nn.Module | None = None,
-    seeds: bool = False,
     probes: int = 4,
     seed: int = 0,
-) -> Amplification:
-    """Gains from each learned layer to the output along data, and the risk that follows.
+) -> tuple[LayerGain, ...]:
+    """Gains from each learned layer to the output along data, and what each makes of an error.
 
     A learned layer is a part with trained weights of its own, or one that `korisk.mark_learned`
     marks; every call of it counts. Samples of a batch must not interact in evaluation mode.
@@ -116,12 +85,8 @@ def amplification(
     data : Tensor
         Inputs, batch first.
     reference : torch.nn.Module, optional
-        A network of the same structure: the true one, the same one with a layer replaced, or the
-        same one trained on other data with another seed. Gives the layers' errors, and what each
-        makes of the output, Eq. (eq:telescope).
-    seeds : bool, default False
-        Whether the reference is another training. Both err then, so that half of the squared
-        difference is the estimate; what all trainings miss alike is not in it.
+        A network of the same structure, such as the true one or the same one with layers replaced.
+        Gives the layers' errors, and what each makes of the output, Eq. (eq:telescope).
     probes : int, default 4
         Random directions for each input.
     seed : int, default 0
@@ -129,8 +94,10 @@ def amplification(
 
     Returns
     -------
-    Amplification
-        Gains with 90% intervals, layers' parts of the estimated risk, and the bound beside it.
+    tuple of LayerGain
+        For each call of a layer, in order: its name and its gain with a 90% interval; with a
+        reference also its squared error, its part of that of the output, and what is saved if it
+        is replaced.
 
     Raises
     ------
@@ -145,8 +112,7 @@ def amplification(
     >>> _ = torch.nn.init.eye_(linear.weight)
     >>> net = torch.nn.Sequential(linear, torch.nn.Linear(4, 4, bias=False))
     >>> _ = torch.nn.init.constant_(net[1].weight, 0.5)
-    >>> found = kr.amplification(net, torch.rand(64, 4), probes=64)
-    >>> [layer.name for layer in found.layers]
+    >>> [layer.name for layer in kr.amplification(net, torch.rand(64, 4), probes=64)]
     ['0', '1']
     """
     _checks.count("probes", probes, at_least=1, remedy="try 4")
@@ -160,26 +126,17 @@ def amplification(
     with untouched(module, data):
         names, gains = _gains(module, data, probes, draws)
     layers = [LayerGain(name, Mean.of(gains[:, place])) for place, name in enumerate(names)]
-
-    def described() -> Network:
-        return graph_network(module if reference is None else reference, data[:1])
-
     if reference is None:
-        return Amplification(tuple(layers), None, len(data), seeds, described)
+        return tuple(layers)
     with untouched(module, data), untouched(reference, data):
         differences = [_differences(module, reference, batch, names) for batch in _batches(data)]
-    errors, products = (np.concatenate(arrays) for arrays in zip(*differences, strict=True))
-    factor = 0.5 if seeds else 1.0
-    total = factor * products.sum((1, 2))  # |sum of all differences|^2, for each input
-    mean = products.mean(0)
+    errors, products = (np.concatenate(arrays).mean(0) for arrays in zip(*differences, strict=True))
     for place, layer in enumerate(layers):
-        error, square = float(errors[:, place].mean()), float(mean[place, place])
-        share = factor * float(mean[place].sum())
-        along = square / error if error > 0 else 0.0
+        part = float(products[place].sum())
         # Without this layer's difference d the sum s shrinks by |s|^2 - |s - d|^2 = 2 d.s - |d|^2.
-        saved = 2 * share - factor * square
-        layers[place] = replace(layer, error=error, along=along, part=share, saved=saved)
-    return Amplification(tuple(layers), Mean.of(total), len(data), seeds, described)
+        saved = 2 * part - float(products[place, place])
+        layers[place] = replace(layer, error=float(errors[place]), part=part, saved=saved)
+    return tuple(layers)
 
 
 def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
@@ -191,18 +148,6 @@ def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
         if not within and (trained or isinstance(mark_of(submodule), Learned)):
             parts[path] = submodule
     return parts
-
-
-def graph_network(truth: nn.Module, example: Tensor) -> Network:
-    """A module as a `Network` in which every learned part is one layer."""
-    marked = copy.deepcopy(truth)
-    for path, layer in learned_parts(marked).items():
-        mark = mark_of(layer)
-        constants = {} if mark is None else {name: getattr(mark, name) for name in _STATED}
-        mark_learned(layer, name=title_of(path, layer), **constants)
-    with warnings.catch_warnings(), torch.enable_grad():
-        warnings.simplefilter("ignore", KoriskWarning)  # of weights that layers share
-        return describe(marked, example)
 
 
 def title_of(path: str, layer: nn.Module) -> str:
