@@ -25,7 +25,6 @@ RULES = ("auto", "folder", "file", "image")
 Indices = NDArray[np.int64]
 Order = Literal["mixed", "patients"]
 ORDERS: tuple[Order, ...] = ("mixed", "patients")
-Parts = Mapping[str, object] | Callable[[str], object]
 _LARGEST_TABLE = 64_000_000  # bytes
 _SHARE = 10  # a pool is drawn from a tenth of the patients, unless they have too few images
 _BLANK = 0.05  # standard deviation of a blank image, relative to that of a typical one
@@ -388,7 +387,6 @@ def image_pools(
     train: int,
     validation: int,
     test: int,
-    split: Parts | None = None,
     order: Order = "mixed",
 ) -> ImagePools:
     """Split a set of images into three pools that share no patient.
@@ -401,9 +399,6 @@ def image_pools(
         Random seed of the training and validation pools. The test pool is the same for all seeds.
     train, validation, test : int
         Images in each pool.
-    split : mapping or callable, optional
-        Your own split: a mapping of files to "train", "validation" or "test", a mapping of these
-        words to lists of files, or a function of a file's name. Default: that of `split_patients`.
     order : {"mixed", "patients"}, default "mixed"
         Whether training images are mixed over all patients, or follow patient by patient.
 
@@ -415,7 +410,7 @@ def image_pools(
     Raises
     ------
     KoriskError
-        If there are too few images or patients, or a patient is in two parts of `split`.
+        If there are too few images or patients.
 
     Examples
     --------
@@ -429,21 +424,7 @@ def image_pools(
     """
     require_images(images)
     counts = {"train": train, "validation": validation, "test": test}
-    parts: list[object] | None = None
-    if callable(split):
-        parts = [split(name) for name in images.files]
-    elif split is not None:
-        pairs: list[tuple[object, object]] = list(split.items())
-        if all(isinstance(value, list | tuple) for value in split.values()):  # lists of files
-            pairs = [(name, pool) for pool, names in pairs for name in names]  # type: ignore[attr-defined]
-        pool_names: dict[object, object] = {}
-        known_names = {key for name in images.files for key in (name, _file_of(name))}
-        for file, word in pairs:
-            if file not in known_names or pool_names.setdefault(file, word) != word:
-                rule, remedy = "name files that were read, each in one part", "see ImageSet.files"
-                raise invalid("split", rule, split, remedy, got=f"{file} for {word}")
-        parts = [pool_names.get(name, pool_names.get(_file_of(name))) for name in images.files]
-    return split_patients(images.patients, **counts, seed=seed, order=order, parts=parts)
+    return split_patients(images.patients, **counts, seed=seed, order=order)
 
 
 def split_patients(
@@ -454,7 +435,6 @@ def split_patients(
     train: int | None = None,
     seed: int,
     order: Order = "mixed",
-    parts: Sequence[object] | None = None,
 ) -> ImagePools:
     """Split images into three pools that share no patient.
 
@@ -476,8 +456,6 @@ def split_patients(
         Random seed of the training and validation pools.
     order : {"mixed", "patients"}, default "mixed"
         Whether training images are mixed over all patients, or follow patient by patient.
-    parts : sequence of {"train", "validation", "test", None}, optional
-        The pool of each image in your own split; None leaves an image out.
 
     Returns
     -------
@@ -507,13 +485,6 @@ def split_patients(
     labels = np.asarray([str(patient) for patient in patients], dtype=str)
     if not len(labels):
         raise invalid("patients", "name the patient of each image", patients, "read images")
-    first: dict[str, object] = {}
-    for label, word in zip(labels.tolist(), parts or [None] * len(labels), strict=True):
-        if word not in (None, *counts):
-            raise invalid("split", "be train, validation, test or None for a file", word)
-        if word is not None and first.setdefault(label, word) != word:
-            parts_named = f"two parts of the split, {first[label]} and {word}"
-            raise KoriskError(f"patient {shown(label)} is in {parts_named}; keep one of them")
     names, owners = np.unique(labels, return_inverse=True)
     available = np.ones(len(labels), dtype=bool)
     pools = {}
@@ -521,10 +492,10 @@ def split_patients(
         # A pool takes the images of `mixed` patients in mixed order, then those of further patients
         # one by one. Random keys are sorted instead of shuffling the list: if some patients go, the
         # others keep their order.
-        mixed = len(names) if parts is not None else -(-len(names) // _SHARE)
+        mixed = -(-len(names) // _SHARE)
         if pool == "train":
             mixed = len(names) if order == "mixed" else 1
-        inside = np.flatnonzero(available if parts is None else np.asarray(parts) == pool)
+        inside = np.flatnonzero(available)
         keys = []
         for kind, count in (("patients", len(names)), ("images", len(labels))):
             key = stream_key(TEST_SEED if pool == "test" else seed, f"order of {pool} {kind}")
