@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 LINES = {
     "operators": 5000,
     "prediction": 1950,
-    "networks": 3250,
+    "networks": 3200,
     "report": 2500,
     "planning": 2500,
     "curves": 2600,  # names decide, spreads, units in cells; every remedy is tried

@@ -172,6 +172,8 @@ def test_what_is_no_workbook_is_refused_by_its_kind(monkeypatch: pytest.MonkeyPa
     for files in ({"a.txt": "n,error"}, {}, {"n.npy": b"\x93NUMPY"}):
         with pytest.raises(ValueError, match="a ZIP archive and no workbook"):
             binary.workbook(packed({**files, "other": ""}), 10)
+    with pytest.raises(ValueError, match="an archive of NumPy arrays and no workbook"):
+        binary.workbook(packed({"n.npy": b"\x93NUMPY"}), 10)
     for damaged in (b"PK\x03\x04", excel({"a": row(1, 1)})[:-30]):
         with pytest.raises(ValueError, match="it is a damaged archive"):
             binary.workbook(damaged, 10)

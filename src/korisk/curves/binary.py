@@ -100,7 +100,9 @@ def _checked(content: bytes, largest: int) -> tuple[bytes, dict[str, _Marks]]:
     except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError) as error:
         raise ValueError("it is a damaged archive") from error
     if not {"xl/workbook.xml", "content.xml"} & files.keys():
-        raise ValueError("it is a ZIP archive and no workbook")
+        arrays = {name[-4:] for name in files} == {".npy"}
+        kind = "an archive of NumPy arrays" if arrays else "a ZIP archive"
+        raise ValueError(f"it is {kind} and no workbook")
     if any(file.count(b"<") > _TAGS * largest for file in files.values()):
         raise ValueError(f"it holds more than {largest:,} cells")
     marks = _libre_marks(files) if "content.xml" in files else _excel_marks(files)
