@@ -255,10 +255,9 @@ def graph_network(truth: nn.Module, example: Tensor) -> Network:
     for path, layer in learned_parts(marked).items():
         mark, title = mark_of(layer), title_of(path, layer)
         if isinstance(mark, Learned):
-            constants = {"lipschitz": mark.lipschitz, "parameters": mark.parameters}
+            mark_learned(layer, name=title, lipschitz=mark.lipschitz, parameters=mark.parameters)
         else:
-            constants = {}
-        mark_learned(layer, name=title, **constants)
+            mark_learned(layer, name=title)
     with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore", KoriskWarning)  # of weights that layers share
         return kr.describe(marked, example)
