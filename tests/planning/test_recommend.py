@@ -239,16 +239,17 @@ def test_a_target_ten_times_easier_than_all_is_questioned(target: float, easy: b
 def test_a_doubt_leaves_the_answer_unknown_with_what_would_tell() -> None:
     plan = known_plan(PILOT, 200, doubt=DOUBT)
     advice = plan.recommend()
-    sentence = "KO: not known how many samples 0.02 needs: most seeds disagree."
+    sentence = "KO: not known how many samples 0.02 needs: most seeds disagree; "
+    sentence += "collect nothing for it yet."
     assert (advice.action, advice.sentence, advice.odds) == ("unknown", sentence, "")
     assert plan.limit is not None
     remedy = "To find out, measure N = 256 and plan again."
-    assert advice.reasons == (plan.limit.sentence, remedy)
+    assert advice.reasons == (remedy, plan.limit.sentence)
     assert plan.lines()[0] == sentence
     run = known_plan(PILOT, 200, doubt=DOUBT, known=(MEMORISED, None)).recommend()
-    assert run.reasons[1] == f"To find out, {RUN}."
+    assert run.reasons[0] == f"To find out, {RUN}."
     below_rounding = known_plan(PILOT, 200, 1e-19).recommend()
-    assert below_rounding.reasons[-1] == "Ask for an easier target."
+    assert below_rounding.reasons[0] == "Ask for an easier target."
     with pytest.raises(UnreachableError, match="most seeds disagree"):
         plan.require()
     assert not plan.recommend().helps
@@ -277,7 +278,7 @@ def test_a_pilot_without_learning_shows_nothing() -> None:
     advice = known_plan(FLAT, 200).recommend()
     assert advice.action == "unknown"
     assert "the error does not improve with N in this pilot" in advice.sentence
-    assert advice.reasons[1] == f"To find out, {RUN}."
+    assert advice.reasons[0] == f"To find out, {RUN}."
     met = known_plan(FLAT, 3, 0.06).recommend()
     assert (met.action, met.n) == ("collect", 16)
 
@@ -396,7 +397,8 @@ def test_odds_are_told_as_far_as_they_are_known() -> None:
         assert len(numbers) == facts
         assert all(f"{n:,}" in advice.odds for n in numbers)
         assert (advice.odds == "") == (facts == 0)
-        assert ("or more" in advice.odds) == (facts in (1, 2))
+        assert ("or more" in advice.odds) == (facts == 2)
+        assert ("at most 5%" in advice.odds) == (facts == 1)
         assert advice.explain().startswith(f"{advice.sentence} {advice.odds}".strip())
 
 

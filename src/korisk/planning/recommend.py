@@ -379,7 +379,9 @@ def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
         missing = max(n - forecast.measured, 0)
         price = cost * missing
         reasons.append(words.price(missing, forecast.measured, price))
-    if forecast.basis == "rehearsal" and not forecast.population and case.action != "train":
+    if forecast.population:
+        reasons.append(words.SIMULATED_ALONE)
+    elif forecast.basis == "rehearsal" and case.action != "train":
         check = forecast.at(min(max(FIRST, int(forecast.sizes[0])), forecast.last))
         reasons.append(words.first_check(*vars(check).values()))
     # The record is of N that are called sure, beyond a pilot: inside it, measured means answer.
@@ -421,7 +423,7 @@ def _decided(plan: Numbers, sure: float) -> _Case:
     if plan.doubt and (forecast.doubt or plan.below_rounding or not training):
         why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
         remedy = f"To find out, {to_tell if n is None else f'measure N = {n:,} and plan again'}."
-        reasons = [*limits, "Ask for an easier target." if plan.below_rounding else remedy]
+        reasons = ["Ask for an easier target." if plan.below_rounding else remedy, *limits]
         return _Case("unknown", "doubt", reasons, fields={"why": f"{why[0].lower()}{why[1:]}"})
     # A number may lie too far beyond what is known to be recommended; it is not denied.
     why = words.no_number(plan.target, sure, plan.reach)

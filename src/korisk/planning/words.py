@@ -9,27 +9,30 @@ from korisk.errors import Message
 # The advice, by the case that `recommend` decides; after the model's name and a colon.
 ADVICE = {
     "collect": "collect {n} samples in all for {target} ({sure} sure)",
-    "inside": "{n} samples are enough for {target} ({sure} sure); the pilot has them already",
-    "already": "{target} is met already at N = {n}, the smallest measured ({sure} sure)",
+    "inside": "{n} samples are enough for {target} ({sure} sure); the pilot has them already, "
+    "so collect no more",
+    "already": "{target} is met already at N = {n}, the smallest measured ({sure} sure), so "
+    "collect no more",
     "already_rehearsed": "{target} is met already at N = {n}, the smallest rehearsed ({sure} sure)",
     "repeat": "measure N = {n} again, with {seeds} seeds: its mean meets {target}, but the seeds "
     "measured so far give it a chance of {chance}",
-    "measure": "measure N = {n} next, with {seeds} seeds, and plan again; collect no more than "
-    "that for {target} yet",
+    "measure": "measure the {noun} at N = {n} training samples next, with {seeds} seeds, and plan "
+    "again; collect no more than that for {target} yet",
     "check": "{next} before more is collected for {target}: something other than data may limit "
     "the {noun}",
-    "train": "train {factor} times as long: at N = {n} that gave {after} ({runs}); plan again with "
-    "the longer training before more is collected",
-    "train_enough": "train {factor} times as long: at N = {n} that gave {after} ({runs}), which "
-    "meets {target} without new samples",
+    "train": "train {factor} times as long: at N = {n} that gave {after} (measured with {runs}); "
+    "plan again with the longer training before more is collected",
+    "train_enough": "train {factor} times as long: at N = {n} that gave {after} (measured with "
+    "{runs}), which meets {target} without new samples",
     "undertrained": "train longer or differently first: training keeps the error above {target}",
-    "unlikely": "unlikely to reach {target} (chance {reach}); to find out, {next}",
+    "unlikely": "unlikely to reach {target} (chance {reach}), so collect nothing for it yet; to "
+    "find out, {next}",
     "stop": "stop: more data of this kind will not reach {target} (chance {reach})",
-    "doubt": "not known how many samples {target} needs: {why}",
+    "doubt": "not known how many samples {target} needs: {why}; collect nothing for it yet",
 }
 LEGEND = (
-    "even odds: N is enough with a chance of one half; plausible: with chances from 5% to 95%; "
-    "reachable: the chance that some number of samples is enough"
+    "N: training samples; even odds: N is enough with a chance of one half; plausible: with "
+    "chances from 5% to 95%; reachable: the chance that some number of samples is enough"
 )
 QUESTION = {
     "": "How many training samples are needed to reach {goal}?",
@@ -47,6 +50,7 @@ RECORD = {
     "ratio": "Of {asked} such ratios of imaging networks, the plausible range held the true one in "
     "{held}",
 }
+SIMULATED_ALONE = "For real images, first rehearse with a few of yours, or measure a small pilot."
 _SHORT = {"train": "train longer first", "unlikely": "unlikely", "stop": "stop"}
 
 
@@ -122,7 +126,9 @@ def odds(even: int | None, lower: int | None, upper: int | None, action: str = "
     if lower is None:
         return ""
     ends = span(lower, math.inf if upper is None else upper)
-    text = f"plausible: {ends}" if even is None else f"even odds at {count(even)}; plausible {ends}"
+    text = f"fewer than {count(lower)} samples are enough with a chance of at most 5%"
+    if even is not None:
+        text = f"even odds at {count(even)}; plausible {ends}"
     # Where longer training comes before data, they are those of the present one.
     return f"As trained so far: {text}." if action == "train" else f"{text[0].upper()}{text[1:]}."
 
@@ -150,8 +156,10 @@ def record(kind: str, rows: Iterable[Held], far: float = 1.0, sure: float = 0.9)
     doubted = row["held"] < 0.9 - 2 * math.sqrt(0.09 / row["asked"])
     if not doubted:
         return f"{text}."
+    if kind == "ratio":
+        return f"{text}, not in 90%: take the range as wider."
     remedy = f"{'' if sure > 0.9 else 'ask for 95%, or '}collect half of it and plan again"
-    return f"{text}, not in 90%: {'take the range as wider' if kind == 'ratio' else remedy}."
+    return f"{text}, not in 90%: to be safer, {remedy}."
 
 
 def short(action: str, n: int | None) -> str:
