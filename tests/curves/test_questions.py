@@ -328,7 +328,7 @@ def test_a_clear_table_is_read_and_tells_how(
         (
             "n,FC,KO (x 1e3)\n16,0.3,300\n64,0.2,200\n",
             {"scale": {"error": 0.001}},
-            "'KO (x 1e3)' may count in other units than the other columns; pass scale={'error': 1}",
+            "'FC', 'KO (x 1e3)' count in different units; write all in one",
         ),
         ("n,error\n16,0.5 (0.1)\n", {"seeds": 1}, "seeds must be a whole number from 2 to 1000"),
         ("n,error\n16,0.5 (0.1)\n", {"seeds": 1001}, "seeds must be a whole number from 2 to 1000"),

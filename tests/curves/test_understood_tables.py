@@ -450,15 +450,6 @@ CASES = [
         ),
     ),
     Case(
-        "pandas' JSON of a pivot",
-        json.dumps(
-            {"FC": {"16": 0.3, "64": 0.16, "256": 0.09}, "KO": {"16": 0.1, "64": 0.07, "256": 0.05}}
-        ),
-        curves=BOTH,
-        answer={"columns": {"n": "index"}},
-        says="'index'",
-    ),
-    Case(
         "TensorBoard's wall time and step",
         "Wall time,Step,Value\n1700000000,16,0.3\n1700000100,64,0.16\n1700000200,256,0.09\n",
         answer={"columns": {"n": "Step"}},
@@ -512,7 +503,7 @@ def test_a_table_is_read_rightly_or_its_question_has_the_answer(case: Case, tmp_
 
 
 def test_there_are_many_kinds() -> None:
-    assert len({case.about for case in CASES}) == len(CASES) >= 148
+    assert len({case.about for case in CASES}) == len(CASES) >= 147
 
 
 def workbook(rows: str) -> bytes:

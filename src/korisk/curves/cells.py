@@ -133,8 +133,6 @@ def number(cell: object, mark: str | None, *, decimals: bool = False) -> float:
             return float(cell)
         return math.inf
     text = _bare(cell) if isinstance(cell, str) else ""
-    if re.fullmatch(r"(?i)[-+]?inf(inity)?", text):
-        raise CellError(f"is {shown(cell)}", "leave the cell empty if the run failed")
     if not _is_numeric(text):
         raise CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
     if EITHER.fullmatch(text) and (decimals or mark is None):

@@ -78,7 +78,6 @@ class Options(TypedDict, total=False):
         Our names and the table's, as {"n": "train_size"}: n, error, seed, model, metric, deviation.
     filter : dict, optional
         Rows to read, as {"set": "test"}; {"set": "!train"} leaves rows out, a list names several.
-        In a column of values, {"mse": "!-999"} leaves these cells out.
     ignore : str or sequence of str, optional
         Columns without a role.
     last : str, optional
@@ -224,8 +223,6 @@ class Layout:
         # Names such as unet-1 and ko-1 have several stems, and 1, 2 or run1, run2 have one.
         texts = set(map(str, self.filled[col]))
         stems = {re.sub(r"\d+", "", text) for text in texts}
-        if self.seeds and self.keys[col].endswith("_id"):
-            return False  # a name that a tracker gave
         return col in self.numeric or (len(stems) == 1 and stems != texts)
 
     # --- Questions ---
@@ -274,21 +271,14 @@ class Layout:
             bracket = unit if unit != head else "n"
             if _SCALED.search(unit) or not set(words(bracket)) <= _OF_N | _BESIDE_N:
                 raise self.ask_scale("n", head)
-        places = [(v.place, v.deviation) for v in self.values]
-        factors = {mean: _stated_factor(self.header[mean]) for mean, _ in places}
-        first = next(iter(factors.values()))
-        # Deviations without a factor have that of the means.
-        spreads = {col: _stated_factor(self.header[col]) for _, col in places if col is not None}
-        factors |= {col: factor for col, factor in spreads.items() if factor}
-        scaled = [col for col, factor in factors.items() if factor]
+        heads = [self.header[value.place] for value in self.values]
+        factors = {_stated_factor(head) for head in heads}
         # One factor would be wrong for columns in different units.
-        if len({*factors.values()}) > 1 and self.scale.get("error") != 1:
-            odd = [col for col in scaled if factors[col] != first] or scaled
-            problem = f"{self.names(odd)} may count in other units than the other columns"
-            plain = ("scale", {"error": 1}, "if all are plain numbers")
-            raise self.ask(problem, plain, self.ignoring(odd, "to leave that out"))
-        if scaled and "error" not in self.scale:
-            raise self.ask_scale("error", self.header[scaled[0]])
+        if len(factors) > 1 and self.scale.get("error") != 1:
+            names = in_short([*map(shown, heads)])
+            raise self.grid.source.error(f"{names} count in different units; write all in one")
+        if factors != {""} and "error" not in self.scale:
+            raise self.ask_scale("error", heads[0])
 
     def ask_scale(self, role: str, head: str) -> Question:
         """The question about a column whose header states a unit; the likeliest comes first."""
@@ -365,7 +355,6 @@ class Layout:
             [col for col in heads if kinds[col] == kind]
             for kind in ("metric", "plain", "mean", "seed", "split", "model", "other")
         )
-        means = [col for col in means if self.keys[col] != "median"] or means
         spread = [col for col in plain if self.keys[col] in _PLAIN_ERRORS]
         beside = metrics + means
         if spread and not beside:  # far smaller than what a column of another name has
@@ -480,8 +469,6 @@ class Layout:
             single = self.columns("error", [*alone, *others], "for that one alone")
             rest = [self.ignoring(alone, "to read the others")] if others else []
             raise self.ask(f"values may be in {self.names([*alone, *others])}", *single, *rest)
-        if self.seeds and any(chosen[col].seed for col in chosen):
-            raise self.unsure(self.seeds, [*chosen])
         values = list(chosen.values())
         if len(values) > 1 and all(_SHORT.fullmatch(value.model) for value in values):
             raise self.unsure([value.place for value in values], [])  # mse_1, mse_2
@@ -548,7 +535,7 @@ def _is_seed(text: str) -> bool:
 
 
 def filtered(grid: Grid, options: Options) -> Grid:
-    """The rows that match the user's filter; a value that is left out leaves its cell empty."""
+    """The rows that match the user's filter."""
     rows, notes = grid.rows, list(grid.notes)
     for name, values in (options.get("filter") or {}).items():
         col, texts = place(grid, name), listed(values)
@@ -559,16 +546,8 @@ def filtered(grid: Grid, options: Options) -> Grid:
             known = ", ".join(dict.fromkeys(shown(row[col]) for _, row in rows[:100]))
             raise grid.source.error(f"no row has {name}={', '.join(texts)}; it has {known[:200]}")
         out = keep.count(False)
-        cells = negated and names_values(name)
-        what = "value" if cells else "row"
-        notes.append(f"{out} {what}{'s' * (out != 1)} left out by {name}={', '.join(texts)}")
-        if cells:
-            rows = [
-                (line, row if used else [*row[:col], None, *row[col + 1 :]])
-                for (line, row), used in zip(rows, keep, strict=True)
-            ]
-        else:
-            rows = list(compress(rows, keep))
+        notes.append(f"{out} row{'s' * (out != 1)} left out by {name}={', '.join(texts)}")
+        rows = list(compress(rows, keep))
     return replace(grid, rows=rows, notes=notes)
 
 

@@ -32,7 +32,7 @@ MAX_CELLS = 200_000  # read in a few seconds
 MAX_LINE = 1_000_000  # characters
 
 # First bytes of formats that are not text.
-_WORKBOOK, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"  # the first: a ZIP archive
+_WORKBOOK = b"PK\x03\x04"  # a ZIP archive
 _PARQUET = b"PAR1"
 _RECORD = '{"n": 64, "error": 0.1}'
 _PERCENT_HEAD = re.compile(r"(?i)\s*%\s*(of|data|train)")  # of a share of the data, no comment
@@ -112,8 +112,6 @@ def read_grid(path: str | PathLike[str], worksheet: str | None = None) -> Grid:
     # Extensions are not trusted: exports are often misnamed, such as tab-separated .xls files.
     content = read_bytes(path, max_bytes=MAX_BYTES)
     source = Source(str(path))
-    if content.startswith(_OLD_EXCEL):  # whose size nothing states before it is unpacked
-        raise source.error("is a workbook of Excel 2003 or older; save it as .xlsx or CSV")
     if content.startswith(_WORKBOOK):
         from korisk.curves.binary import workbook
 
@@ -208,18 +206,15 @@ def _cell(value: Any) -> object:
 
 
 def _checked(grid: Grid) -> Grid:
-    """The table without empty rows, empty columns, and a column that only counts rows."""
+    """The table without empty rows and columns."""
     rows = [row for row in grid.rows if any(cell is not None for cell in row[1])]
     if not rows:
         raise grid.source.error("holds no measurements; add rows with n and error")
-
-    def is_used(place: int, name: str) -> bool:
-        if place == 0 and name.casefold() in ("", "unnamed: 0", "index"):
-            cells = [str(row[place]) for _, row in rows]
-            return not any(cells == [str(row + k) for row in range(len(rows))] for k in (0, 1))
-        return bool(name) or any(row[place] is not None for _, row in rows)
-
-    used = [place for place, name in enumerate(grid.header) if is_used(place, name)]
+    used = [
+        place
+        for place, name in enumerate(grid.header)
+        if name or any(row[place] is not None for _, row in rows)
+    ]
     header = [grid.header[place] or f"column {place + 1}" for place in used]
     if len(used) < len(grid.header):
         rows = [(position, [row[place] for place in used]) for position, row in rows]
@@ -250,9 +245,6 @@ def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
         rows, filled = rows[:-1], filled[:-1]
     (_, first), *body = rows
     header = [re.sub(r"^(\d+)\.0$", r"\1", str(cell or "").strip()) for cell in first]
-    # Trailing empty columns, as spreadsheets export them.
-    while header and not header[-1] and not any(any(row[len(header) - 1 :]) for _, row in body):
-        header.pop()
     width = len(header)
     merged = len(set(filter(None, header))) < width
     if body and _is_head(body[0][1], body[1:], merged=merged):
@@ -314,8 +306,7 @@ def _decoded(content: bytes, name: str) -> tuple[str, list[str]]:
         except UnicodeDecodeError:
             raise KoriskError(f"{name}: is damaged UTF-16 text; save it as UTF-8") from None
     if b"\0" in content:
-        binary = "is a binary file and no table that korisk reads"
-        raise KoriskError(f"{name}: {binary}; save it as CSV")
+        raise KoriskError(f"{name}: is a binary file; save it as .xlsx or CSV")
     try:
         return content.decode("utf-8-sig"), []
     except UnicodeDecodeError:
@@ -332,8 +323,6 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     if start == "<":
         raise KoriskError(f"{name}: is a web page (HTML or XML); save its table as CSV")
     source = Source(name, "line")
-    if r"\begin{tabular" in text or re.search(r"&.*\\\\", text):
-        raise source.error("is a table of LaTeX; save it as CSV")
     numbers: list[int] = []
     lines: list[str] = []
     comment, bars = "", False
@@ -349,15 +338,11 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
             lines.append(line)
     if not lines:
         raise source.error("holds only comments; write a header such as n,error,seed first")
-    # Excel's first line may state the delimiter, which is not part of the table.
-    separator = re.fullmatch(r"sep=(.)", lines[0].strip())
-    if separator:
-        del numbers[0], lines[0]
     if bars:
         lines = [re.sub(r"\*\*|`|^\s*\||\|\s*$", "", line) for line in lines]
         delimiter = "|"
     else:
-        delimiter = separator[1] if separator else _delimiter(lines)
+        delimiter = _delimiter(lines)
     rows = _split(lines, numbers, delimiter, source)
     if not rows:
         raise source.error("holds no table; write a header such as n,error,seed first")
@@ -432,48 +417,21 @@ def _of_json(text: str, name: str) -> Grid:
     lines = [(number, line) for number, line in numbered if line.strip()]
     content = parsed(text)
     if isinstance(content, dict):
-        content = _of_pandas(content)
         lists = {key: value for key, value in content.items() if isinstance(value, list)}
-        if len(lists) > 1 and not any(isinstance(v, dict) for vs in lists.values() for v in vs):
-            return _of_arrays(lists, Source(name))
-        content = next(iter(lists.values())) if len(lists) == 1 else content
+        if len(lists) > 1:
+            return _of_lists(lists, Source(name))
+        content = next(iter(lists.values())) if lists else content
     if not isinstance(content, list):
         rule = "must hold a list of records, or one key with such a list"
         raise source.error(f"{rule}; write [{_RECORD}, ...]")
     return grid_of_records(content, source)
 
 
-def _of_pandas(content: dict[str, Any]) -> dict[str, Any]:
-    """Rows from the output of `DataFrame.to_json`; other content is returned unchanged."""
-    names, data = content.get("columns"), content.get("data")
-    if isinstance(names, list) and isinstance(data, list):  # orient="split"
-        return {"rows": [dict(zip(map(str, names), row, strict=False)) for row in data]}
-    if not content or not all(isinstance(value, dict) for value in content.values()):
-        return content
-    if all(key.isdecimal() for key in content):  # orient="index"
-        rows = content
-    else:  # one mapping from the index for each column
-        index = dict.fromkeys(key for column in content.values() for key in column)
-        rows = {key: {name: col.get(key) for name, col in content.items()} for key in index}
-    counts = list(rows) == [str(key) for key in range(len(rows))]
-    return {"rows": [row if counts else {"index": key, **row} for key, row in rows.items()]}
-
-
-def _of_arrays(arrays: Mapping[str, Sequence[Any]], source: Source) -> Grid:
-    """The table of named lists; scores of two axes have a column for each fold."""
-    columns = dict[str, Sequence[Any]]()
-    for key, values in arrays.items():
-        widths = {len(row) if isinstance(row, list) else 0 for row in values}
-        if widths <= {0}:
-            columns[key] = values
-        elif len(widths) == 1 and "score" in key:
-            names = [f"{key} fold {fold}" for fold in range(1, max(widths) + 1)]
-            columns |= dict(zip(names, zip(*values, strict=True), strict=True))
-        else:
-            raise source.error(
-                f"{shown(key)} has several axes and does not say what its columns are; save one "
-                "list for each model, or what learning_curve returns as train_sizes and test_scores"
-            )
+def _of_lists(columns: Mapping[str, list[Any]], source: Source) -> Grid:
+    """The table of named lists."""
+    for key, values in columns.items():
+        if any(isinstance(value, list | dict) for value in values):
+            raise source.error(f"{shown(key)} holds lists; save one list for each column")
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise source.error(f"its columns have {sorted(lengths)} rows; save columns of one length")

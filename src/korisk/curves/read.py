@@ -51,7 +51,6 @@ DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
 MAX_PROBLEMS = 10  # lines that one message names
 
 _FINISHED, _PROGRESS, _BAD = ({*NAMES[name].split()} for name in ("finished", "progress", "bad"))
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*|\d+:\d\d(:\d\d.*)?")
 _TYPED = re.compile(r"[<>]|[A-Za-z]\d|\d[A-Za-z]|[A-Za-z]\.")  # of numbers with a typing error
 _NUMBER = r"[-+\u2212]?[\d.,]+(?:[eEdD][-+]?\d+)?"
 # Marks around a number: about ~, a unit, stars of significance, a comment.
@@ -469,7 +468,7 @@ def _check_others(layout: Layout, rows: list[_Row]) -> None:
         name, numeric = layout.header[col], col in layout.numeric
         cells = [folded(row.cells[col]) for row in rows]
         present, unused = [cell for cell in cells if cell], layout.ignoring([col])
-        if not present or (not numeric and all(map(_DATE.fullmatch, present))):
+        if not present:
             continue
         if not numeric and len(present) < len(cells):
             remark = f"{len(present)} of {len(cells)} rows have a remark in {shown(name)}, such as "
