@@ -28,7 +28,7 @@ LINES = {
     "planning": 2500,
     "curves": 2550,  # names decide, spreads, units in cells; every remedy is tried
     "studies": 2300,  # cells are grouped once
-    "cli": 2150,  # comparisons of rehearsals
+    "cli": 2050,
     "fitting": 1450,
     "problems": 1150,
     "images": 1150,

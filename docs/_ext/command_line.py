@@ -28,7 +28,6 @@ def commands_text() -> str:
 
 def command_text(name: str, command: Any) -> str:
     """One command: what it is for, how it is called, what it takes."""
-    command.describe()
     context = typer.Context(command, info_name=f"korisk {name}")
     usage = command.get_usage(context).removeprefix("Usage: ")
     parts = [

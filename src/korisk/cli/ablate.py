@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from korisk._json import JsonDict
 from korisk.cli.common.command import command
 from korisk.cli.common.messages import tell
-from korisk.cli.common.options import Json, Metric, Range, Target
+from korisk.cli.common.options import Json, Metric, Range
 from korisk.cli.common.output import exit_if, json_text, print_json, show
 from korisk.cli.common.own_code import read_build
 from korisk.cli.common.training import Recipe, Simulated, Subject, training
@@ -38,12 +38,19 @@ class Change:
     """What is replaced, and at which target both networks are compared."""
 
     replace: Annotated[str | None, "The known layer to replace. [default: A^T]"] = None
-    by: str | None = None
+    by: Annotated[
+        str | None,
+        "dense|low-rank|convolution|wrong",
+        "The substitute: a learned matrix, two of them of a small inner rank, a learned "
+        "convolution, or a wrong known operator. [default: dense]",
+    ] = None
     wrong: Annotated[float | None, "SHARE", "How wrong the operator is: 0.05 for 5%."] = None
-    target: Target = None
+    target: Annotated[
+        float | None, "E", "Value of the metric to compare at. [default: one that both reach]"
+    ] = None
     metric: Metric = "mse"
     data_range: Range = None
-    bound: bool = True
+    bound: Annotated[bool, "Whether to compare the bounds of both networks."] = True
 
     def over(self, of_study: JsonDict) -> JsonDict:
         """The options of a study's key `ablation`, unless they are given here."""
@@ -59,16 +66,7 @@ class Change:
         return options
 
 
-@command(
-    "studies.run.compute.Compute",
-    "ablation.ablation.ablate",
-    "ablation.replacing.Replacement",
-    "prediction.rehearsal.simulation.Training",
-    layer="replace",
-    build="network",
-    data_range="range",
-    folder="resume",
-)
+@command(layer="replace", build="network", folder="resume")
 def ablate(
     subject: Subject,
     simulated: Simulated,

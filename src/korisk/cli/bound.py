@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from korisk._checks import one_of
-from korisk.cli.common.command import command
 from korisk.cli.common.messages import tell
-from korisk.cli.common.options import Json, Plot, Target
+from korisk.cli.common.options import Json, Plot
 from korisk.cli.common.output import check_plot, print_json, save_plot, show
 from korisk.cli.common.own_code import described
 from korisk.errors import Argument, KoriskError, UnreachableError, levels_off
@@ -26,7 +25,6 @@ _LARGEST_N = 10**300  # beyond it log N / N is zero, and N not a double
 _SAME = 1e-6  # relative difference of slopes that counts as rounding
 
 
-@command("theory.bound.barron_bound")
 def bound(
     path: Annotated[
         Path | None, typer.Argument(), "NETWORK.yaml", "The network; see examples/ for some."
@@ -43,9 +41,11 @@ def bound(
         "N",
         "Training samples. [default: what the target needs, else 1000]",
     ] = None,
-    target: Annotated[Target, "Squared error to reach; shows the N from which it holds."] = None,
+    target: Annotated[
+        float | None, "E", "Squared error to reach; shows the N from which it holds."
+    ] = None,
     replace: Annotated[str | None, "LAYER", "Show what making this layer known would save."] = None,
-    bound: str = "composed",
+    bound: Annotated[str, "|".join(BOUNDS), "The form of the bound."] = "composed",
     write: Annotated[Path | None, "FILE.yaml", "Save the network that --network describes."] = None,
     plot: Plot = None,
     json: Json = False,

@@ -13,12 +13,7 @@ from korisk.planning.forecast import check_target
 from korisk.theory import Network
 
 
-@command(
-    "planning.calibration.calibrate",
-    "curves.curve.Curve.read",
-    "curves.columns.Options",
-    columns="column",
-)
+@command(columns="column")
 def calibrate(
     path: Annotated[Path, "PILOT", "A table of errors or a store; as for korisk plan."],
     *,

@@ -11,9 +11,7 @@ from korisk.planning.compare import compare as compared
 from korisk.planning.compare import comparison_tables
 
 
-@command(
-    "planning.plan.plan", "curves.curve.Curve.read", "curves.columns.Options", columns="column"
-)
+@command(columns="column")
 def compare(
     paths: Annotated[
         list[Path],

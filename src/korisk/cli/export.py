@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from korisk._checks import one_of
-from korisk.cli.common.command import command
 from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Folder
 from korisk.errors import KoriskError
@@ -16,7 +15,6 @@ from korisk.store.store import Store, store_path
 from korisk.studies import results
 
 
-@command()
 def export(
     path: Folder,
     kind: Annotated[

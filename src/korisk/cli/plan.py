@@ -31,19 +31,14 @@ _MOST_SHOWN = 10  # curves of one file
 AtSize = tuple[int, Expectation | None, Sequence[float | None]]
 
 
-@command(
-    "planning.plan.plan",
-    "planning.plan.Plan.recommend",
-    "curves.curve.Curve.read",
-    "curves.columns.Options",
-    columns="column",
-    n="at",
-)
+@command(columns="column", n="at")
 def plan(
     path: Annotated[Path, "PILOT", "A table of errors over N, or the store of a study."],
     asked: options.Asked,
     *,
-    related: list[Path] | None = None,
+    related: Annotated[
+        list[Path] | None, "Curves of the same network on other data. Repeatable."
+    ] = None,
     model: Annotated[
         str | None,
         "Which model; where the file names none, what to call it. [default: every one]",

@@ -96,18 +96,7 @@ class Pilot:
                 raise KoriskError(f"{path}: the metric is not clear; {remedy}") from None
 
 
-@command(
-    "prediction.study.Question",
-    "studies.run.compute.Compute",
-    "prediction.study.Request",
-    "prediction.study.rehearse_study",
-    "prediction.rehearsal.rehearse.rehearse",
-    "prediction.rehearsal.simulation.Training",
-    columns="column",
-    data_range="range",
-    build="network",
-    folder="resume",
-)
+@command(columns="column", build="network", folder="resume")
 def rehearse(
     subject: Subject,
     simulated: Simulated,

@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from korisk._checks import one_of
-from korisk.cli.common.command import command
 from korisk.cli.common.messages import tell
-from korisk.cli.common.options import Folder, Json, Target
+from korisk.cli.common.options import Folder, Json
 from korisk.cli.common.output import print_json
 from korisk.errors import KoriskError
 from korisk.files import FIGURE_KINDS, make_folder, write_text
@@ -21,13 +20,14 @@ from korisk.texts import counted
 PARTS = ("page", "figures", "tables")
 
 
-@command("report.page.study.study_page")
 def report(
     path: Folder,
     out: Annotated[
         Path | None, "FOLDER", "Where report.html, figures/ and tables/ go. [default: DIR]"
     ] = None,
-    target: Target = None,
+    target: Annotated[
+        float | None, "E", "The first target of the page. [default: close to the lowest error]"
+    ] = None,
     only: Annotated[str | None, "PART,...", "page, figures, tables. [default: all three]"] = None,
     formats: Annotated[str, "FORMAT,...", "Formats of the figures: png, svg, pdf."] = ",".join(
         FIGURE_KINDS

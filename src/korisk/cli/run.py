@@ -27,12 +27,16 @@ _COUNT_LABELS = (("skipped", "already done"), ("failed", "failed"))
 _NO_COMMON_SIZE = "The two models have no N in common."
 
 
-@command("studies.run.compute.Compute", "studies.run.engine.run_study")
+@command()
 def run(
     path: Annotated[Path, "STUDY.yaml", "The study; see docs/reference/study.md."],
     *,
     out: Annotated[Path | None, "DIR", "Folder for results. [default: named as the file]"] = None,
-    scheduler: Annotated[str | None, "ADDRESS"] = None,
+    scheduler: Annotated[
+        str | None,
+        "ADDRESS",
+        "A Dask scheduler whose workers run the cells, such as tcp://host:8786.",
+    ] = None,
     dry_run: Annotated[
         bool, "List the cells with state, estimated time and memory; run nothing."
     ] = False,

@@ -7,11 +7,9 @@ from typing import Annotated
 
 from typer import Option
 
-from korisk.cli.common.command import command
 from korisk.cli.common.messages import tell
 
 
-@command("report.serve.TableServer")
 def serve(
     port: Annotated[int | None, "PORT", "Port at 127.0.0.1. [default: a free one]"] = None,
     open_browser: Annotated[

@@ -9,6 +9,7 @@ from typer import BadParameter, Option
 
 from korisk.cli.common.output import check_plot
 from korisk.curves.curve import Curve
+from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError, shown
 from korisk.files import page_file
 
@@ -16,18 +17,27 @@ Json = Annotated[bool, "Print JSON instead."]
 Plot = Annotated[
     Path | None, "FILE", "Draw a figure: FILE.png, .svg or .pdf (needs korisk[report])."
 ]
-Target = Annotated[float | None, "E"]
 # A lambda, because the parser is defined further down.
-Targets = Annotated[list[float] | None, Option(parser=lambda text: _target(text)), "E"]
+Targets = Annotated[
+    list[float] | None,
+    Option(parser=lambda text: _target(text)),
+    "E",
+    "The value to reach, in the unit of the metric, such as 0.003, 30 or 88%. Repeatable.",
+]
 Metric = Annotated[str, "mse|rmse|nmse|psnr", "Of targets and answers."]
-Range = Annotated[float | None, Option("--range"), "X"]
+Range = Annotated[
+    float | None,
+    Option("--range"),
+    "X",
+    "Largest minus smallest value of an image, for psnr. [default: the images' own]",
+]
 Column = Annotated[
     list[str] | None,
     "OURS=YOURS",
     "Name a column: --column n=train_size --column error=test_mse. Repeatable.",
 ]
 Folder = Annotated[Path, "DIR", "The folder of a study, or its store."]
-Device = Annotated[str, "NAME"]
+Device = Annotated[str, "cpu, cuda, cuda:1, or auto: a GPU if there is one."]
 Full = Annotated[bool, "Print everything: more levels, all that is odd, tables."]
 
 
@@ -37,8 +47,10 @@ class Asked:
 
     target: Targets = None
     at: Annotated[list[float] | None, "N", "Show the expected error at N. Repeatable."] = None
-    sure: Annotated[float, "P"] = 0.9
-    cost: Annotated[float | None, "PRICE"] = None
+    sure: Annotated[float, "P", "Chance that the samples are enough, 0.5 to 0.99."] = 0.9
+    cost: Annotated[float | None, "PRICE", "Price of one sample, to see what the advice costs."] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -68,8 +80,12 @@ class Running:
     """Where and how cells of a study are run."""
 
     device: Device = "auto"
-    workers: Annotated[int | None, "W"] = None
-    retry_failed: bool = False
+    workers: Annotated[
+        int | None,
+        "W",
+        "Processes; 0 runs cells in this one. [default: one per core for small images, else 1]",
+    ] = None
+    retry_failed: Annotated[bool, "Also run cells that failed in an earlier run."] = False
     wait: Annotated[float, "SECONDS", "How long to wait while another run uses the store."] = 0.0
     page: Annotated[bool, "Write report.html into the folder too (needs korisk[report])."] = False
 
@@ -127,23 +143,31 @@ def columns(texts: list[str] | None) -> dict[str, str]:
 class Reading:
     """The options that say how files are read; none of them has a default but None."""
 
-    metric: str | None
-    unit: Annotated[str | None, "UNIT"]
+    metric: Annotated[
+        str | None, "Which metric, if there are several; where none is named, what to call it."
+    ]
+    unit: Annotated[
+        str | None,
+        "UNIT",
+        f"Unit of the values: {', '.join(UNITS)}. [default: by the metric's name]",
+    ]
     column: Column
     filter: Annotated[
         list[str] | None,
         "COLUMN=VALUE",
         "Read rows with that value: --filter set=test; set=!train leaves rows out. Repeatable.",
     ]
-    ignore: Annotated[list[str] | None, "COLUMN"]
-    last: Annotated[str | None, "COLUMN"]
+    ignore: Annotated[list[str] | None, "COLUMN", "Columns without a role. Repeatable."]
+    last: Annotated[
+        str | None, "COLUMN", "Such as epoch: of rows that differ only in it, the last is read."
+    ]
     scale: Annotated[
         list[str] | None, "OURS=FACTOR", "Multiply n or error: --scale n=1000. Repeatable."
     ]
-    wide: Annotated[str | None, "seed|model|n"]
-    seeds: int | None
-    point: str | None
-    worksheet: str | None
+    wide: Annotated[str | None, "seed|model|n", "What columns with unknown names are."]
+    seeds: Annotated[int | None, "Number of seeds behind each mean."]
+    point: Annotated[str | None, "Which point, if a study has several."]
+    worksheet: Annotated[str | None, "Which sheet, if a spreadsheet has several."]
 
     def arguments(self) -> dict[str, Any]:
         """Convert the options to arguments of `Curve.read`."""

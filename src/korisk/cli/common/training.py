@@ -115,17 +115,19 @@ class Simulated:
 class Recipe:
     """How networks are trained; a study has sizes, seeds and a recipe of its own."""
 
-    sizes: Annotated[str | None, "N,N,N"] = None
+    sizes: Annotated[str | None, "N,N,N", "Training pairs, ascending, three at least."] = None
     seeds: Annotated[
         int | None,
         "How many networks for each size, counted up from --seed. [default: the study's, or 3]",
     ] = None
     seed: Annotated[int, "S", "First random seed, unless a study has seeds."] = 0
-    examples: int = 256
-    steps: int | None = None
-    batch: int | None = None
-    rate: float | None = None
-    resume: Annotated[Path | None, "DIR"] = None
+    examples: Annotated[int, "How many example images to take; 12 at least."] = 256
+    steps: Annotated[int | None, "Mini-batches of each training. [default: 2000]"] = None
+    batch: Annotated[int | None, "Pairs of a mini-batch. [default: 16]"] = None
+    rate: Annotated[float | None, "Learning rate at the start. [default: 0.001]"] = None
+    resume: Annotated[
+        Path | None, "DIR", "Where finished networks are kept; those there are not trained again."
+    ] = None
     yes: Annotated[
         bool, typer.Option("--yes"), "Start trainings of more than ten minutes unasked."
     ] = False

@@ -23,7 +23,7 @@ from korisk.studies.spec.study import PROTOCOLS
 from korisk.texts import Table, number
 
 
-@command("studies.run.compute.Compute", "studies.run.engine.run_study")
+@command()
 def reproduce(
     context: typer.Context,
     *,
