@@ -34,7 +34,7 @@ from torch import Tensor
 import korisk as kr
 from benchmarks.markdown import header, line
 from korisk.fitting import Recipe
-from korisk.fitting.gradient.many import Member, train_many
+from korisk.fitting.gradient.train import Member, train_many
 from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge
 from korisk.planning.plan import sample_cells

@@ -31,8 +31,8 @@ import torch
 from torch import Tensor
 
 from korisk.fitting import Recipe
-from korisk.fitting.gradient.many import Member, train_many
 from korisk.fitting.gradient.recipe import CHECKS
+from korisk.fitting.gradient.train import Member, train_many
 from korisk.networks import zoo
 from korisk.problems import CtProblem, CtScanner, Gaussian
 

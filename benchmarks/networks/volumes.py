@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 import korisk as kr
 from benchmarks.markdown import header, line
-from korisk.fitting.gradient.many import Member, train_many
+from korisk.fitting.gradient.train import Member, train_many
 from korisk.operators import ConeBeam, fbp
 from korisk.problems import CtProblem, CtScanner, Gaussian, random_volumes
 

@@ -41,7 +41,7 @@ from torch import Tensor, nn
 from korisk.ablation import wrong_operator
 from korisk.errors import KoriskError
 from korisk.fitting import DenseRidge, Recipe, Scorer
-from korisk.fitting.gradient.many import Member, train_many
+from korisk.fitting.gradient.train import Member, train_many
 from korisk.networks import zoo
 from korisk.operators.linear import LinearOperator
 from korisk.problems import (

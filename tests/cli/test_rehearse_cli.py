@@ -13,7 +13,7 @@ from commands import content, outputs, refused, text
 
 from korisk.cli.common.own_code import failures_named
 from korisk.errors import KoriskError
-from korisk.fitting.gradient.many import Pace
+from korisk.fitting.gradient.train import Pace
 from korisk.operators import Matrix
 from korisk.prediction.record import NAME, read_prediction
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from korisk.errors import KoriskError
 from korisk.fitting import History, Recipe, draw_batches, train
 from korisk.fitting.gradient.recipe import OptimiserName, released_generator
-from korisk.fitting.gradient.train import Trainer, alone
+from korisk.fitting.gradient.stack import alone
+from korisk.fitting.gradient.train import Training
 from korisk.networks import DenseNet, KnownOperatorNet
 from korisk.operators import Matrix, ParallelBeam, fbp
 
@@ -293,7 +294,7 @@ def test_eager_and_replayed_steps_make_up_the_whole(
 ) -> None:
     """With a graph that undoes a step when it is captured, and takes it when it is replayed."""
     by, network, plain = recipe("adam"), net(), net()
-    stepper = Trainer(alone(network), data(), batches(by)[:, None], by)
+    stepper = Training(alone(network), data(), batches(by)[:, None], by)
     assert stepper.until_capture < 0  # there is nothing to capture on a CPU
     stepper.until_capture = 3
     graph = Mock()

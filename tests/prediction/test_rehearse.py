@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import korisk as kr
 from korisk.fitting import Recipe
-from korisk.fitting.gradient.many import Member, train_many
+from korisk.fitting.gradient.train import Member, train_many
 from korisk.operators import (
     Diagonal,
     LinearOperator,

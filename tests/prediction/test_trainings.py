@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import korisk as kr
-from korisk.fitting.gradient.many import Pace
+from korisk.fitting.gradient.train import Pace
 from korisk.operators import LinearOperator, ParallelBeam, Projector
 from korisk.prediction import Callbacks, Training
 from korisk.prediction.rehearsal.rehearse import rise_note

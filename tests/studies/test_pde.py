@@ -16,7 +16,7 @@ from korisk.ablation import Replacement
 from korisk.cli.app import app
 from korisk.errors import KoriskError
 from korisk.fitting import Recipe
-from korisk.fitting.gradient.many import Member, train_many
+from korisk.fitting.gradient.train import Member, train_many
 from korisk.networks.fields import FieldNet, SoftPinn
 from korisk.operators import Burgers, Diffusion
 from korisk.prediction import Training

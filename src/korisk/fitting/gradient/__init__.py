@@ -1,5 +1,4 @@
-"""Training by gradients: start with `train.train`.
+"""Training by gradients: start with `train.train`, or `train.train_many` for several networks.
 
-`train` also has the step and the optimisers, `recipe` the settings and the outcome, and `many`
-trains several networks at once.
+`stack` makes one network of several, `recipe` has the settings and the outcome of a training.
 """

@@ -1,22 +1,39 @@
-"""Training by gradients: networks side by side, their optimiser and steps; `train` for one.
+"""Training by gradients: `train` for one network, `train_many` for several of one kind.
 
-Every tensor has an axis of members in front. The loss is the sum of the members' losses, so each
-member evolves as it would alone. On a GPU a step is captured once and replayed.
+`train_many` takes each to its best step on validation pairs. On a GPU the weights of all members
+are stacked, one call computes the loss of every member, and a step is captured once and replayed.
+On a CPU each thread trains one member, which is faster than all threads on one member. Networks
+that cannot be stacked, or that draw random numbers on a CPU, are trained one after another.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+import math
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 
 from korisk import _checks
-from korisk.errors import KoriskError, invalid
-from korisk.fitting.gradient.convolutions import SLOW, FastGradients
-from korisk.fitting.gradient.recipe import History, Recipe, Standing, draw_batches
+from korisk._memory import free_memory
+from korisk.errors import Argument, KoriskError, invalid
+from korisk.fitting.gradient.recipe import CHECKS, History, Recipe, Standing, draw_batches
+from korisk.fitting.gradient.stack import (
+    Pool,
+    Stack,
+    alone,
+    evaluating,
+    pair_errors,
+    stacked,
+    state_of,
+    trainable,
+)
 from korisk.fitting.ridge.choice import require_pairs
 from korisk.networks import DenseNet, KnownOperatorNet
 from korisk.operators.inputs import shape_text
@@ -24,38 +41,21 @@ from korisk.operators.inputs import shape_text
 _ADAM_BETAS = 0.9, 0.999
 _ADAM_EPSILON = 1e-8
 _ADAGRAD_EPSILON = 1e-10
-EAGER = 3  # steps before a CUDA graph is captured, in which libraries initialise themselves
-_CHUNK = 64  # pairs of a member whose errors are computed at once
+_EAGER = 3  # steps before a CUDA graph is captured, in which libraries initialise themselves
 _SAMPLES = 64  # of each member, on which its standing is measured
 _PIECE = 16  # samples of a standing that are evaluated at once
 _EVERY = 500  # steps of `train` between reports and checks of its losses
+_REPORTED = 10  # steps of `train_many` between reports
+_SHARE = 0.6  # of the free memory that members may use together
+_TIMED = 4  # timed steps, after the warm-up that capturing needs
+# Memory of a member in training over that of its weights: these, gradients, Adam's two moments and
+# the best step.
+_SPACE = 5
+_ALIKE = 1e-3  # of the largest output: tolerated difference of stacked and single outputs
 
-Pool = tuple[Tensor, Tensor]  # inputs (samples, ...) and targets (samples, ...)
-Forward = Callable[[Tensor], Tensor]  # inputs (members, batch, ...) to outputs of that shape
 Report = Callable[[float], None]  # called with the share of the training that is done
-
-
-def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that are trained, by name."""
-    return {name: p for name, p in network.named_parameters() if p.requires_grad}
-
-
-def state_of(network: nn.Module) -> dict[str, Tensor]:
-    """Tensors that training may change: weights and buffers, by name."""
-    state = {name: weights.detach() for name, weights in trainable(network).items()}
-    return state | {name: buffer.detach() for name, buffer in network.named_buffers()}
-
-
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Put a network into evaluation mode; restore the mode of every module at exit."""
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
+# A network, then its training inputs and targets, then its validation inputs and targets.
+Fit = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor], object]
 
 
 class Optimiser:
@@ -97,127 +97,7 @@ class Optimiser:
                 weight.add_(move, alpha=-self.recipe.rate)
 
 
-# --- Networks side by side -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """One or several networks as one."""
-
-    members: int
-    mode: nn.Module  # the module to switch between training and evaluation mode
-    weights: list[nn.Parameter]  # with an axis of members, unless there is one member alone
-    forward: Forward
-    state: dict[str, Tensor]  # that training may change, by name, with an axis of members
-    penalty: Forward | None = None  # of (members, batch, ...), one for each member
-
-    def gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-        """The losses of a batch, (members,), and the gradients of their sum."""
-        with FastGradients() if SLOW else nullcontext(), torch.enable_grad():
-            losses = (self.forward(x) - y).square().flatten(1).mean(1)
-            total = losses.sum()
-            if self.penalty is not None:
-                total = total + self.penalty(x).sum()
-            gradients = torch.autograd.grad(total, self.weights, materialize_grads=True)
-        return losses.detach(), gradients
-
-
-class KnownStack(Stack):
-    """Known-operator networks, which have an axis of runs of their own.
-
-    ReLU(B W x) is differentiated by hand: no graph is recorded, no gradient of x computed.
-    """
-
-    @torch.no_grad()
-    def gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-        """The losses of a batch, (members,), and the gradients of their sum."""
-        network = self.mode
-        assert isinstance(network, KnownOperatorNet)
-        tail = network.linear_tail
-        image = tail(x * network.spread_weights(x))
-        residual = (torch.relu(image) if network.relu else image) - y
-        losses = residual.square().flatten(1).mean(1)
-        if network.relu:
-            residual = residual * (image > 0)
-        gradient = (x * tail.adjoint(residual)).sum(1).mul_(2 / residual[0].numel())
-        return losses, [gradient.reshape(network.weights.shape)]
-
-
-def alone(network: nn.Module) -> Stack:
-    """A network by itself, or one that has an axis of runs of its own."""
-    weights = list(trainable(network).values())
-    runs = getattr(network, "runs", None)
-    kind = KnownStack if type(network) is KnownOperatorNet else Stack
-    if isinstance(runs, int):
-        return kind(runs, network, weights, network, {})
-    state = {name: value[None] for name, value in state_of(network).items()}
-    penalty = _penalty(network)
-    of_penalty = None if penalty is None else _single(penalty)
-    return kind(1, network, weights, _single(network), state, of_penalty)
-
-
-def stacked(networks: Sequence[nn.Module], trial: Tensor) -> Stack:
-    """Networks of one kind, their weights stacked; what is equal and constant is shared."""
-    # `probe` is called once in training mode: buffers that change in it cannot be shared.
-    template, probe = (copy.deepcopy(networks[0]) for _ in range(2))
-    with torch.no_grad():
-        probe.train()(trial)
-    modules = [probe, *networks]
-    probed, *states = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in modules)
-    learned: dict[str, nn.Parameter] = {}
-    unshared: dict[str, Tensor] = {}
-    shared: dict[str, Tensor] = {}
-    for name, value in states[0].items():
-        if value.requires_grad:
-            learned[name] = nn.Parameter(torch.stack([state[name].detach() for state in states]))
-        elif all(torch.equal(state[name], value) for state in (probed, *states)):
-            shared[name] = value
-        else:
-            unshared[name] = torch.stack([state[name] for state in states])
-
-    def batched(of: nn.Module, prefix: str = "") -> Forward:
-        def single(
-            weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor
-        ) -> Tensor:
-            values = {**shared, **buffers, **weights}
-            output: Tensor = functional_call(of, {prefix + k: v for k, v in values.items()}, (x,))
-            return output
-
-        mapped = vmap(single, randomness="different")
-        return lambda x: mapped(learned, unshared, x)
-
-    penalty = _penalty(template)
-    of_penalty = None if penalty is None else batched(penalty, "of.")
-    state = {name: weights.detach() for name, weights in learned.items()} | unshared
-    weights = list(learned.values())
-    return Stack(len(networks), template, weights, batched(template), state, of_penalty)
-
-
-class _Penalty(nn.Module):
-    """The penalty of a network as a module, so that it can be stacked as the network is."""
-
-    def __init__(self, of: nn.Module) -> None:
-        super().__init__()
-        self.of = of
-
-    def forward(self, x: Tensor) -> Tensor:
-        added: Tensor = self.of.penalty(x)  # type: ignore[operator]
-        return added
-
-
-def _penalty(network: nn.Module) -> _Penalty | None:
-    return _Penalty(network) if hasattr(network, "penalty") else None
-
-
-def _single(network: nn.Module) -> Forward:
-    """The forward pass of one network, with an axis of one member."""
-    return lambda x: network(x[0])[None]
-
-
-# --- Training ------------------------------------------------------------------------------------
-
-
-class Trainer:
+class Training:
     """A stack in training on batches of a pool; `losses` and `iteration` are on the device.
 
     `batches` are rows of the pool, (steps, members, batch).
@@ -230,7 +110,7 @@ class Trainer:
         self.optimiser = Optimiser([weights.detach() for weights in stack.weights], recipe)
         self.losses = pool[0].new_zeros(batches.shape[:2])
         self.iteration = torch.zeros(1, dtype=torch.int64, device=pool[0].device)
-        self.until_capture = EAGER if pool[0].is_cuda and captures else -1
+        self.until_capture = _EAGER if pool[0].is_cuda and captures else -1
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def step(self) -> None:
@@ -257,6 +137,14 @@ class Trainer:
                     self.graph.replay()
                 self.until_capture -= 1
 
+    def pauses(self, at: Iterable[int], every: int) -> Iterator[int]:
+        """Train to the end; pause after every so many steps, and after those of `at`."""
+        done, steps = 0, len(self.batches)
+        for pause in sorted({*range(every, steps, every), *at, steps} - {0}):
+            self.advance(pause - done)
+            done = pause
+            yield done
+
     def standing(self) -> Standing:
         """The loss of each member and the norm of its gradient on samples that it draws."""
         samples, shares = self._fixed_samples()
@@ -277,29 +165,18 @@ class Trainer:
 
     def _fixed_samples(self) -> tuple[Tensor, Tensor]:
         """Up to 64 samples that each member draws, and their shares in its loss, (members, S)."""
-        drawn = [torch.unique(batches) for batches in self.batches.unbind(1)]
-        # Evenly spaced among all.
-        spread = [
-            samples[torch.arange(count, device=samples.device) * len(samples) // count]
-            for samples in drawn
-            for count in (min(len(samples), _SAMPLES),)
-        ]
+        spread = []
+        for batches in self.batches.unbind(1):
+            samples = torch.unique(batches)
+            count = min(len(samples), _SAMPLES)
+            # Evenly spaced among all.
+            positions = torch.arange(count, device=samples.device) * len(samples) // count
+            spread.append(samples[positions])
         positions = torch.arange(max(map(len, spread)), device=self.batches.device)
         # Members with fewer samples are filled up with samples of weight zero.
         filled = torch.stack([samples[positions % len(samples)] for samples in spread])
         shares = torch.stack([(positions < len(samples)) / len(samples) for samples in spread])
         return filled, shares.to(self.pool[0].dtype)
-
-
-def pair_errors(stack: Stack, pool: Pool, rows: Tensor) -> Tensor:
-    """(members, R) the mean squared error of each pair, for the pool's `rows` (members, R)."""
-    inputs, targets = pool
-    with evaluating(stack.mode), torch.no_grad():
-        errors = [
-            (stack.forward(inputs[piece]) - targets[piece]).square().flatten(2).mean(-1)
-            for piece in torch.split(rows, _CHUNK, 1)
-        ]
-    return torch.cat(errors, 1).double()
 
 
 def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
@@ -395,24 +272,21 @@ def train(
     # Other networks may branch on the host, and a replayed graph would not.
     fixed = type(network) in (KnownOperatorNet, DenseNet)
     pool = inputs.detach(), targets.detach()
-    trainer = Trainer(alone(network), pool, batches, recipe, captures=fixed)
+    training = Training(alone(network), pool, batches, recipe, captures=fixed)
     # Convergence is judged by the loss before the last tenth and at the end.
     late = recipe.steps - recipe.last_tenth
-    standings = {0: trainer.standing()}
-    done = 0
-    for pause in sorted({*range(_EVERY, recipe.steps, _EVERY), late, recipe.steps} - {0}):
-        trainer.advance(pause - done)
-        _require_finite(trainer, done, pause, recipe)
-        if pause in (late, recipe.steps):
-            standings[pause] = trainer.standing()
+    standings = {0: training.standing()}
+    for done in training.pauses([late], _EVERY):
+        _require_finite(training, done, recipe)
+        if done in (late, recipe.steps):
+            standings[done] = training.standing()
         if progress is not None:
-            progress(pause / recipe.steps)
-        done = pause
+            progress(done / recipe.steps)
     # The mean squared error of outputs that are right but for rounding.
     rounding = 8 * torch.finfo(targets.dtype).eps
     norm = float(torch.linalg.vector_norm(pool[1], dtype=torch.float64))
     measured = [standings[step] for step in (0, late, recipe.steps)]
-    losses = trainer.losses.cpu()
+    losses = training.losses.cpu()
     if runs is None:
         losses = losses[:, 0]
         measured = [Standing(loss[0], gradient[0]) for loss, gradient in measured]
@@ -421,15 +295,13 @@ def train(
     return History(losses=losses, start=start, late=before, end=end, negligible=negligible)
 
 
-def _require_finite(trainer: Trainer, before: int, done: int, recipe: Recipe) -> None:
-    """Raise if a loss since an earlier step, or a weight, is not finite."""
-    diverged = (~torch.isfinite(trainer.losses[before:done])).any(1).nonzero()
-    if len(diverged):
-        step = before + int(diverged[0]) + 1
-    elif all(bool(torch.isfinite(weights).all()) for weights in trainer.stack.weights):
+def _require_finite(training: Training, done: int, recipe: Recipe) -> None:
+    """Raise if a loss since the last pause, or a weight, is not finite."""
+    first = max(0, done - _EVERY)
+    diverged = (~torch.isfinite(training.losses[first:done])).any(1).nonzero()
+    if not len(diverged) and all(bool(torch.isfinite(w).all()) for w in training.stack.weights):
         return
-    else:
-        step = done
+    step = first + int(diverged[0]) + 1 if len(diverged) else done
     where = f"step {step:,} of {recipe.steps:,}"
     remedy = f"lower the rate, now {recipe.rate:g}"
     raise KoriskError(f"training diverged: the loss is not finite at {where}; {remedy}")
@@ -455,3 +327,369 @@ def _check_pool(network: nn.Module, inputs: Tensor, targets: Tensor) -> None:
     rule = f"have the shape of the network's outputs, {shape}"
     fits = image.shape == (*leading, *targets.shape[1:])
     _checks.require(fits, "targets", rule, targets, got=shape_text(tuple(targets.shape)))
+
+
+# --- Several networks ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A network to train, with the rows of the pool for its training, validation and test.
+
+    If it has a method `penalty(inputs)`, its result is added to the mean squared error of every
+    batch. All members of a call have equally many validation and equally many test rows.
+    """
+
+    name: str  # for messages
+    module: nn.Module
+    seed: int  # of its batches, and of random numbers that the network draws
+    rows: Tensor  # (n,) training pairs
+    validation: Tensor  # (V,)
+    test: Tensor  # (T,)
+
+
+def train_many(
+    members: Sequence[Member],
+    inputs: Tensor,
+    targets: Tensor,
+    recipe: Recipe,
+    *,
+    fit: Fit | None = None,
+    together: bool | None = None,
+    notes: list[str] | None = None,
+    progress: Report | None = None,
+) -> Generator[tuple[int, Tensor]]:
+    """Train every member; yield the index of each with its test errors when it is done.
+
+    Its module then has the weights of the step that was best on its validation pairs.
+    """
+    if not members:
+        return
+    pool, shares = (inputs, targets), [0.0] * len(members)
+    # Members report from several threads.
+    lock, stop = threading.Lock(), threading.Event()
+
+    def report(indices: Sequence[int], share: float) -> None:
+        with lock:
+            for index in indices:
+                shares[index] = share
+            if progress is not None:
+                progress(sum(shares) / len(shares))
+
+    strategy = _strategy(members, pool, recipe, together)
+    stacking = strategy.trial if strategy.at_once > 1 else None
+    at_once, workers = (strategy.at_once, strategy.workers) if fit is None else (1, 1)
+
+    def trained(indices: Sequence[int]) -> list[Tensor]:
+        group = [members[index] for index in indices]
+        if fit is not None:
+            return [_fitted(group[0], pool, fit)]
+        training = _MemberTraining(group, pool, recipe, stacking)
+        return training.run(partial(report, indices), stop)
+
+    if fit is None and strategy.reason and notes is not None:
+        notes.append(f"The networks were trained one after another: {strategy.reason}.")
+    if fit is None and stacking is None and not inputs.is_cuda:
+        with _seeded(members[0], pool):
+            _reorder(members, strategy.trial)
+    indices = range(len(members))
+    groups = [indices[start : start + at_once] for start in indices[::at_once]]
+    if workers > 1:
+        with _threads(workers, stop) as threads:
+            running = {threads.submit(trained, group): group for group in groups}
+            for future in as_completed(running):
+                yield from zip(running[future], future.result(), strict=True)
+        return
+    for group in groups:
+        report(group, 0.0)
+        with _seeded(members[group[0]], pool):
+            errors = trained(group)
+        yield from zip(group, errors, strict=True)
+        report(group, 1.0)
+
+
+class Pace(NamedTuple):
+    """Speed and memory of the training, measured over a few steps."""
+
+    step: float  # seconds, of all members that are trained at once
+    check: float  # seconds to evaluate these on their validation and test pairs
+    at_once: int  # members that are trained at once
+    memory: float  # bytes, with the pool
+    device: str  # in words
+
+    def seconds(self, members: int, steps: int) -> float:
+        """Training time of so many members."""
+        rounds = math.ceil(members / self.at_once)
+        return rounds * (steps * self.step + CHECKS * self.check)
+
+
+def pace(members: Sequence[Member], inputs: Tensor, targets: Tensor, recipe: Recipe) -> Pace:
+    """Time a few steps of copies of the first members, as `train_many` would train them."""
+    pool, device = (inputs, targets), inputs.device
+    strategy = _strategy(members, pool, recipe, None)
+    trial, at_once = strategy.trial, max(strategy.at_once, min(strategy.workers, len(members)))
+    short = replace(recipe, steps=_EAGER + 1 + _TIMED)
+    copies = _copies(members[:at_once])
+    pool_bytes = float(sum(tensor.nbytes for tensor in pool))
+    with _seeded(copies[0], pool):
+        if inputs.is_cuda:
+            before = torch.cuda.memory_allocated(device)
+            torch.cuda.reset_peak_memory_stats(device)
+            stacking = trial if strategy.at_once > 1 else None
+            step, check = _MemberTraining(copies, pool, short, stacking).timed()
+            memory = pool_bytes + float(torch.cuda.max_memory_allocated(device) - before)
+            return Pace(step, check, at_once, memory, "a GPU")
+        _reorder(copies, trial)
+        activations = _activations(copies[0].module, trial) * recipe.batch / len(trial)
+        trainings = [_MemberTraining([member], pool, short) for member in copies]
+        if strategy.workers == 1:
+            times = [trainings[0].timed()]
+        else:  # all at once, since they share caches and memory
+            with _threads(strategy.workers) as threads:
+                times = list(threads.map(_MemberTraining.timed, trainings))
+    step, check = (sum(seconds) / len(times) for seconds in zip(*times, strict=True))
+    weights = sum(tensor.nbytes for tensor in state_of(copies[0].module).values())
+    memory = pool_bytes + len(members) * weights + at_once * (_SPACE * weights + 2 * activations)
+    cores = torch.get_num_threads()
+    return Pace(step, check, at_once, memory, f"{cores} core{'s' * (cores > 1)}")
+
+
+def _activations(module: nn.Module, trial: Tensor) -> int:
+    """Bytes that the forward pass stores for the backward pass."""
+    storages: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        module(trial)
+    return sum(storages.values())
+
+
+@contextmanager
+def _threads(workers: int, stop: threading.Event | None = None) -> Iterator[ThreadPoolExecutor]:
+    """Threads of one core each; an error or an interruption ends what they do within a step."""
+    # For these threads, and for threads that they start.
+    threads = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        yield threads
+    finally:
+        if stop is not None:
+            stop.set()
+        threads.shutdown(cancel_futures=True)
+        torch.set_num_threads(workers)
+
+
+# --- How members are trained ---------------------------------------------------------------------
+
+
+class _Strategy(NamedTuple):
+    """The way in which members are trained."""
+
+    trial: Tensor  # a first batch of inputs, on which networks are tried before training
+    at_once: int  # how many, their weights stacked; 1 where each is by itself
+    workers: int  # threads, each with a member
+    reason: str  # why members are trained one after another
+
+
+def _strategy(
+    members: Sequence[Member], pool: Pool, recipe: Recipe, together: bool | None
+) -> _Strategy:
+    """Choose how to train members by trying the first two; raise if the output shape is wrong."""
+    first, (inputs, targets), reasons = members[0], pool, []
+    trial = inputs[first.rows[: min(recipe.batch, len(first.rows))]]
+    with _seeded(first, pool):
+        draws = _draws_after_checks(first.module, trial, targets)
+    if (inputs.is_cuda if together is None else together) and len(members) > 1:
+        with _seeded(first, pool):
+            reason = _why_not_stacked(members, trial)
+            if not reason:
+                return _Strategy(trial, _at_once(members, pool, recipe, trial), 1, "")
+        reasons.append(reason)
+    if draws and not inputs.is_cuda:
+        reasons.append("they draw random numbers, which threads would draw in no fixed order")
+    workers = 1 if inputs.is_cuda or draws else torch.get_num_threads()
+    return _Strategy(trial, 1, workers, "; ".join(reasons))
+
+
+def _draws_after_checks(module: nn.Module, trial: Tensor, targets: Tensor) -> bool:
+    """Whether a network draws random numbers in training; raise if its output shape is wrong."""
+    probe = copy.deepcopy(module).train()
+    if not trainable(probe):
+        raise KoriskError("the network must have weights to train, got none; let some require_grad")
+    with torch.no_grad():
+        # A draw changes the state of the generator.
+        before = torch.get_rng_state()
+        output = probe(trial)
+        draws = not torch.equal(before, torch.get_rng_state())
+    shape = (len(trial), *targets.shape[1:])
+    if not isinstance(output, Tensor) or tuple(output.shape) != shape:
+        tensor = isinstance(output, Tensor)
+        got = shape_text(tuple(output.shape)) if tensor else type(output).__name__
+        rule = f"turn inputs {shape_text(tuple(trial.shape))} into outputs {shape_text(shape)}"
+        remedy = "add or remove an axis of channels inside it"
+        raise invalid("the network", rule, output, remedy, got=got)
+    return draws
+
+
+def _reorder(members: Sequence[Member], trial: Tensor) -> None:
+    """Store the weights of convolutions with channels last, which is faster on a CPU."""
+    with suppress(RuntimeError):  # from networks that need another order
+        first = copy.deepcopy(members[0].module).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        # The backward pass is tried, too: some networks reshape in ways that fail only there.
+        weights = list(trainable(first).values())
+        torch.autograd.grad(first(trial).square().mean(), weights, allow_unused=True)
+        for member in members:
+            member.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+@contextmanager
+def _seeded(member: Member, pool: Pool) -> Iterator[None]:
+    """Seed random numbers and let cuDNN choose the fastest convolutions; restore both at exit."""
+    before = torch.backends.cudnn.benchmark
+    with torch.random.fork_rng(devices=[pool[0].device] if pool[0].is_cuda else []):
+        torch.manual_seed(member.seed)
+        torch.backends.cudnn.benchmark = True
+        try:
+            yield
+        finally:
+            torch.backends.cudnn.benchmark = before
+
+
+def _fitted(member: Member, pool: Pool, fit: Fit) -> Tensor:
+    """Train a member by the user's function; return its test errors."""
+    fit(
+        member.module,
+        *(tensor[rows] for rows in (member.rows, member.validation) for tensor in pool),
+    )
+    errors = pair_errors(alone(member.module), pool, member.test[None])[0].cpu()
+    if not bool(torch.isfinite(errors).all()):
+        raise _not_finite(member.name)
+    return errors
+
+
+def _not_finite(name: str) -> KoriskError:
+    lower = f"the loss of {name} must stay finite, and did not; lower "
+    return KoriskError(lower, Argument("rate", ...), ", or scale the images to about 1")
+
+
+def _copies(members: Sequence[Member]) -> list[Member]:
+    return [replace(member, module=copy.deepcopy(member.module)) for member in members]
+
+
+def _why_not_stacked(members: Sequence[Member], trial: Tensor) -> str:
+    """Why members cannot be stacked, by trying the first two; empty if they can."""
+    pair, inputs = _copies(members[:2]), trial.expand(2, *trial.shape)
+    try:
+        stack = stacked([member.module for member in pair], trial)
+        with evaluating(stack.mode), torch.no_grad():
+            together = stack.forward(inputs)
+            singly = torch.stack([member.module.eval()(trial) for member in pair])
+        stack.mode.train()
+        output = stack.forward(inputs)
+        torch.autograd.grad(output.square().mean(), stack.weights, allow_unused=True)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError, AttributeError) as error:
+        return f"stacked weights failed ({(str(error).splitlines() or [''])[0][:120]})"
+    # vmap may run, yet compute something else, where a module reads its own state.
+    if float((together - singly).abs().max()) > _ALIKE * float(singly.abs().max()):
+        return "with stacked weights they gave other outputs"
+    return ""
+
+
+def _at_once(members: Sequence[Member], pool: Pool, recipe: Recipe, trial: Tensor) -> int:
+    """How many stacked members fit into the memory of the device, extrapolated from two."""
+    device = pool[0].device
+    if device.type != "cuda":
+        return len(members)
+    pair = _copies(members[:2])
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    training = _MemberTraining(pair, pool, recipe, trial)
+    # One step and one evaluation: either may be the peak of memory.
+    training.step()
+    training.evaluate()
+    bytes_per_member = (torch.cuda.max_memory_allocated(device) - before) / len(pair)
+    del training
+    torch.cuda.empty_cache()
+    return max(1, min(len(members), int(_SHARE * free_memory(device) / bytes_per_member)))
+
+
+class _MemberTraining(Training):
+    """Members in training, and the best step of each so far; stacked if there is a trial batch."""
+
+    def __init__(
+        self, members: Sequence[Member], pool: Pool, recipe: Recipe, trial: Tensor | None = None
+    ) -> None:
+        batches = []
+        for member in members:
+            draws = torch.Generator().manual_seed(member.seed)
+            drawn = draw_batches(len(member.rows), recipe.batch, recipe.steps, draws)
+            # A training set below the batch size is repeated, so that all members' batches stack.
+            columns = torch.arange(recipe.batch) % drawn.shape[1]
+            batches.append(member.rows.cpu()[drawn][:, columns])
+        modules = [member.module for member in members]
+        stack = alone(modules[0]) if trial is None else stacked(modules, trial)
+        super().__init__(stack, pool, torch.stack(batches, 1), recipe)
+        stack.mode.train()
+        self.members, self.patience = members, recipe.patience or CHECKS
+        self.best = {name: value.clone() for name, value in stack.state.items()}
+        # (members, V + T) rows of the pool
+        self.evaluated = torch.stack([torch.cat([m.validation, m.test]) for m in members])
+
+    def evaluate(self) -> Tensor:
+        """(members, V + T) the error of each validation pair, then of each test pair."""
+        return pair_errors(self.stack, self.pool, self.evaluated)
+
+    def timed(self) -> tuple[float, float]:
+        """Seconds of a step and of a check, after a warm-up."""
+
+        def clock() -> float:
+            if self.iteration.is_cuda:
+                torch.cuda.synchronize(self.iteration.device)
+            return time.perf_counter()
+
+        self.advance(_EAGER + 1)
+        start = clock()
+        self.advance(_TIMED)
+        after_steps = clock()
+        self.evaluate()
+        return (after_steps - start) / _TIMED, clock() - after_steps
+
+    def run(self, report: Report, stop: threading.Event) -> list[Tensor]:
+        """Train to the end; return each member's test errors at its best validation step."""
+        steps, validation_pairs = len(self.batches), len(self.members[0].validation)
+        checks = [steps * check // CHECKS for check in range(1, CHECKS + 1)]
+        best = torch.full((len(self.members),), math.inf)  # validation errors
+        waited = torch.zeros(len(self.members))  # checks since the best one
+        test_errors = torch.zeros(())  # (members, T) after the first check
+        for done in self.pauses(checks, _REPORTED):
+            if stop.is_set():
+                raise CancelledError
+            report(done / steps)
+            if done not in checks:
+                continue
+            errors = self.evaluate().cpu()
+            validation = errors[:, :validation_pairs].mean(1)
+            for member, value in zip(self.members, validation.tolist(), strict=True):
+                if not math.isfinite(value):
+                    raise _not_finite(member.name)
+            better = validation < best
+            # The first check improves on infinity for all members, so no test error stays at zero.
+            test_errors = torch.where(better[:, None], errors[:, validation_pairs:], test_errors)
+            best = torch.minimum(best, validation)
+            for name, current in self.stack.state.items():
+                improved = better.to(current.device).view(-1, *[1] * (current.ndim - 1))
+                self.best[name] = torch.where(improved, current, self.best[name])
+            waited = torch.where(better, 0, waited + 1)
+            if bool((waited >= self.patience).all()):
+                report(1.0)
+                break
+        for index, member in enumerate(self.members):
+            state = state_of(member.module)
+            for name, best_values in self.best.items():
+                # Unchanged buffers are not written: other networks may share an operator's.
+                if not torch.equal(state[name], best_values[index]):
+                    state[name].copy_(best_values[index])
+        return list(test_errors)

@@ -28,7 +28,7 @@ from korisk._group import grouped
 from korisk.curves.curve import Curve
 from korisk.curves.noise import lasting_share, mean_variance
 from korisk.errors import Argument, Message
-from korisk.fitting.gradient.many import Member, pace, train_many
+from korisk.fitting.gradient.train import Member, pace, train_many
 from korisk.operators.linear import LinearOperator
 from korisk.planning.pilot import Longer
 from korisk.planning.words import value

@@ -21,8 +21,8 @@ from torch import Tensor
 from korisk import _checks
 from korisk._checks import require
 from korisk.errors import Argument, KoriskError, Message, invalid, shown
-from korisk.fitting.gradient.many import Fit
 from korisk.fitting.gradient.recipe import Recipe
+from korisk.fitting.gradient.train import Fit
 from korisk.operators.inputs import shape_text
 from korisk.operators.linear import LinearOperator
 from korisk.prediction.alterations import (

@@ -27,8 +27,8 @@ from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, Message, invalid
 from korisk.files import make_folder, read_json, write_text
-from korisk.fitting.gradient.many import Member
 from korisk.fitting.gradient.recipe import Recipe
+from korisk.fitting.gradient.train import Member
 from korisk.prediction.rehearsal.linear import as_linear, weights_of
 from korisk.prediction.rehearsal.simulation import (
     LONGER,

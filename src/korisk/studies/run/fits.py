@@ -18,9 +18,8 @@ from torch.nn import Module
 
 from korisk._json import JsonDict, JsonMapping
 from korisk._memory import free_memory
-from korisk.fitting.gradient.many import Member, train_many
 from korisk.fitting.gradient.recipe import History, Recipe, draw_batches, released_generator
-from korisk.fitting.gradient.train import train
+from korisk.fitting.gradient.train import Member, train, train_many
 from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge, kernel_bytes
 from korisk.fitting.ridge.diagonal import DiagonalRidge, gram_bytes

@@ -1,0 +1,170 @@
+"""Networks as one, side by side: their forward pass, their gradients and their errors.
+
+Every tensor has an axis of members in front. The loss is the sum of the members' losses, so each
+member evolves as it would alone.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from korisk.fitting.gradient.convolutions import SLOW, FastGradients
+from korisk.networks import KnownOperatorNet
+
+_CHUNK = 64  # pairs of a member whose errors are computed at once
+
+Pool = tuple[Tensor, Tensor]  # inputs (samples, ...) and targets (samples, ...)
+Forward = Callable[[Tensor], Tensor]  # inputs (members, batch, ...) to outputs of that shape
+
+
+def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that are trained, by name."""
+    return {name: p for name, p in network.named_parameters() if p.requires_grad}
+
+
+def state_of(network: nn.Module) -> dict[str, Tensor]:
+    """Tensors that training may change: weights and buffers, by name."""
+    state = {name: weights.detach() for name, weights in trainable(network).items()}
+    return state | {name: buffer.detach() for name, buffer in network.named_buffers()}
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Put a network into evaluation mode; restore the mode of every module at exit."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """One or several networks as one."""
+
+    members: int
+    mode: nn.Module  # the module to switch between training and evaluation mode
+    weights: list[nn.Parameter]  # with an axis of members, unless there is one member alone
+    forward: Forward
+    state: dict[str, Tensor]  # that training may change, by name, with an axis of members
+    penalty: Forward | None = None  # of (members, batch, ...), one for each member
+
+    def gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+        """The losses of a batch, (members,), and the gradients of their sum."""
+        with FastGradients() if SLOW else nullcontext(), torch.enable_grad():
+            losses = (self.forward(x) - y).square().flatten(1).mean(1)
+            total = losses.sum()
+            if self.penalty is not None:
+                total = total + self.penalty(x).sum()
+            gradients = torch.autograd.grad(total, self.weights, materialize_grads=True)
+        return losses.detach(), gradients
+
+
+class KnownStack(Stack):
+    """Known-operator networks, which have an axis of runs of their own.
+
+    ReLU(B W x) is differentiated by hand: no graph is recorded, no gradient of x computed.
+    """
+
+    @torch.no_grad()
+    def gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+        """The losses of a batch, (members,), and the gradients of their sum."""
+        network = self.mode
+        assert isinstance(network, KnownOperatorNet)
+        tail = network.linear_tail
+        image = tail(x * network.spread_weights(x))
+        residual = (torch.relu(image) if network.relu else image) - y
+        losses = residual.square().flatten(1).mean(1)
+        if network.relu:
+            residual = residual * (image > 0)
+        gradient = (x * tail.adjoint(residual)).sum(1).mul_(2 / residual[0].numel())
+        return losses, [gradient.reshape(network.weights.shape)]
+
+
+def alone(network: nn.Module) -> Stack:
+    """A network by itself, or one that has an axis of runs of its own."""
+    weights = list(trainable(network).values())
+    runs = getattr(network, "runs", None)
+    kind = KnownStack if type(network) is KnownOperatorNet else Stack
+    if isinstance(runs, int):
+        return kind(runs, network, weights, network, {})
+    state = {name: value[None] for name, value in state_of(network).items()}
+    penalty = _penalty(network)
+    of_penalty = None if penalty is None else _single(penalty)
+    return kind(1, network, weights, _single(network), state, of_penalty)
+
+
+def stacked(networks: Sequence[nn.Module], trial: Tensor) -> Stack:
+    """Networks of one kind, their weights stacked; what is equal and constant is shared."""
+    # `probe` is called once in training mode: buffers that change in it cannot be shared.
+    template, probe = (copy.deepcopy(networks[0]) for _ in range(2))
+    with torch.no_grad():
+        probe.train()(trial)
+    modules = [probe, *networks]
+    probed, *states = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in modules)
+    learned: dict[str, nn.Parameter] = {}
+    unshared: dict[str, Tensor] = {}
+    shared: dict[str, Tensor] = {}
+    for name, value in states[0].items():
+        if value.requires_grad:
+            learned[name] = nn.Parameter(torch.stack([state[name].detach() for state in states]))
+        elif all(torch.equal(state[name], value) for state in (probed, *states)):
+            shared[name] = value
+        else:
+            unshared[name] = torch.stack([state[name] for state in states])
+
+    def batched(of: nn.Module, prefix: str = "") -> Forward:
+        def single(
+            weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor
+        ) -> Tensor:
+            values = {**shared, **buffers, **weights}
+            output: Tensor = functional_call(of, {prefix + k: v for k, v in values.items()}, (x,))
+            return output
+
+        mapped = vmap(single, randomness="different")
+        return lambda x: mapped(learned, unshared, x)
+
+    penalty = _penalty(template)
+    of_penalty = None if penalty is None else batched(penalty, "of.")
+    state = {name: weights.detach() for name, weights in learned.items()} | unshared
+    weights = list(learned.values())
+    return Stack(len(networks), template, weights, batched(template), state, of_penalty)
+
+
+class _Penalty(nn.Module):
+    """The penalty of a network as a module, so that it can be stacked as the network is."""
+
+    def __init__(self, of: nn.Module) -> None:
+        super().__init__()
+        self.of = of
+
+    def forward(self, x: Tensor) -> Tensor:
+        added: Tensor = self.of.penalty(x)  # type: ignore[operator]
+        return added
+
+
+def _penalty(network: nn.Module) -> _Penalty | None:
+    return _Penalty(network) if hasattr(network, "penalty") else None
+
+
+def _single(network: nn.Module) -> Forward:
+    """The forward pass of one network, with an axis of one member."""
+    return lambda x: network(x[0])[None]
+
+
+def pair_errors(stack: Stack, pool: Pool, rows: Tensor) -> Tensor:
+    """(members, R) the mean squared error of each pair, for the pool's `rows` (members, R)."""
+    inputs, targets = pool
+    with evaluating(stack.mode), torch.no_grad():
+        errors = [
+            (stack.forward(inputs[piece]) - targets[piece]).square().flatten(2).mean(-1)
+            for piece in torch.split(rows, _CHUNK, 1)
+        ]
+    return torch.cat(errors, 1).double()
