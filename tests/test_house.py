@@ -30,8 +30,8 @@ LINES = {
     "studies": 2300,  # cells are grouped once
     "cli": 2050,
     "fitting": 1450,
-    "problems": 1150,
-    "images": 1150,
+    "problems": 1100,
+    "images": 1100,
     "theory": 1150,  # C and kappa from floor and sigma
     "pilots": 1050,
     "store": 1000,

@@ -1,6 +1,6 @@
 """
-Motion: known, estimated or ignored
-===================================
+Motion: known or ignored
+========================
 
 An object that moves during a scan is in another pose at each view. ``Moving`` has this motion in
 the forward operator: a network that knows it is a network with one more known operator, and one
@@ -8,11 +8,11 @@ that ignores it has a wrong one.
 """
 
 # %%
-# Three networks of the same scan
-# -------------------------------
+# Two networks of the same scan
+# -----------------------------
 # The object turns by up to twelve degrees and shifts by up to four pixels in four steps, with 2% of
-# noise. Nothing is learned here: filtered backprojection sums the views as they are (ignored), each
-# moved back by its true pose (known), or by a pose that was estimated from scans of other objects.
+# noise. Nothing is learned here: filtered backprojection sums the views as they are (ignored), or
+# each moved back by its true pose (known).
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from korisk.problems import HANDLED, CtProblem, CtScanner, Gaussian, Handled, Mo
 
 SIDE, SHOWN = 32, 4
 AMOUNTS = [0.25, 0.5, 0.75, 1.0]  # of the whole motion
-MARKS = {"ignored": ("C1", "s"), "estimated": ("C2", "D"), "known": ("C0", "o")}
+MARKS = {"ignored": ("C1", "s"), "known": ("C0", "o")}
 
 
 def images(amount: float, handled: Handled) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,7 +53,7 @@ ratio = errors["ignored"][-1] / errors["known"][-1]
 # The figure
 # ----------
 # Left: an image, and what comes of its scan with the whole motion. Right: errors against the amount
-# of motion. Estimated poses are as good as the true ones here.
+# of motion.
 
 plt.style.use(Path(__file__).parent / "gallery.mplstyle")
 figure = plt.figure(figsize=(7.0, 3.0))
@@ -66,9 +66,8 @@ for place, (title, picture) in enumerate(shown.items()):
     panel.set_axis_off()
 axes = figure.add_subplot(grid[:, 2])
 for name, (colour, marker) in MARKS.items():
-    size = 10 if name == "estimated" else 5  # so that both of two equal curves show
     shifts = [4 * amount for amount in AMOUNTS]
-    axes.plot(shifts, errors[name], colour, marker=marker, markersize=size, label=name)
+    axes.plot(shifts, errors[name], colour, marker=marker, label=name)
 axes.set(yscale="log", xlabel="shift at the end of the scan, pixels", ylabel="mean squared error")
 axes.set_title("Filtered backprojection, nothing learned")
 axes.legend(title="motion")

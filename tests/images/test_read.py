@@ -153,7 +153,8 @@ def test_lodopab_has_attenuation_and_patients(tmp_path: Path) -> None:
     (tmp_path / "patient_ids_rand_train.csv").write_text("\n".join(ids[:5]))
     refused(r"one whole number a slice, from line 7 on .* got 5", tmp_path)
     (tmp_path / "patient_ids_rand_train.csv").unlink()
-    assert set(read_images(tmp_path, limit=6).patients) == {"ground_truth_train"}
+    with pytest.warns(KoriskWarning, match="2 blank images"):
+        assert set(read_images(folder).patients) == {"."}
 
 
 def test_mixed_sizes_are_named_or_brought_to_one(tmp_path: Path) -> None:
@@ -167,8 +168,6 @@ def test_mixed_sizes_are_named_or_brought_to_one(tmp_path: Path) -> None:
     padded = read_images(tmp_path / "c.npy", side=12, crop="pad")
     np.testing.assert_array_equal(padded[0][2:10], np.float32(np.load(tmp_path / "c.npy")))
     assert padded[0][[0, 1, 10, 11]].max() == 0
-    windows = read_images(tmp_path, crop=(4, 6))
-    np.testing.assert_array_equal(windows[2], np.float32(np.load(tmp_path / "c.npy")[2:6, 3:9]))
     refused(r"c.npy: is 8 x 12 and would be distorted to 4 x 4", tmp_path, side=4, crop="none")
     curved = read_images(tmp_path, side=64, resample="spline").images
     assert curved.min() >= 0
@@ -193,11 +192,9 @@ def test_a_corrupt_file_among_many_is_named_or_left_out(tmp_path: Path) -> None:
     broken = tmp_path / "p3" / "31.npy"
     broken.write_bytes(broken.read_bytes()[:-5])
     refused(r"^p3/31.npy: is not a complete .npy file.*on_error='skip'", tmp_path)
-    seen: list[tuple[int, int]] = []
     with pytest.warns(KoriskWarning, match=r"left out what cannot be read: 1, p3/31.npy \(is not"):
-        images = read_images(tmp_path, on_error="skip", progress=lambda *done: seen.append(done))
+        images = read_images(tmp_path, on_error="skip")
     assert [each.file for each in images.skipped] == ["p3/31.npy"]
-    assert seen == [(done, 100) for done in range(1, 101)]
     assert "Left out: 1, p3/31.npy" in images.summary()
     assert "99 images of 2 x 2 pixels from 10 patients (9 to 10 each)" in images.summary()
 
@@ -337,7 +334,6 @@ def test_huge_images_are_refused_by_their_header(
     np.save(tmp_path / "c.npy", picture(50, 40, 40))
     monkeypatch.setattr("korisk._memory.free_memory", lambda _: 2 * 10**5)
     refused(r"c.npy#0: with it, a set of 50 images needs .*give side=", tmp_path, on_error="skip")
-    assert len(read_images(tmp_path, limit=2)) == 2
 
 
 def test_folders_are_searched_in_one_order_and_loops_end(tmp_path: Path) -> None:
@@ -403,7 +399,6 @@ def test_a_set_is_indexed_and_cannot_be_changed(clinic: Path) -> None:
     assert images[np.array([p == "bob" for p in images.patients])].files == images.files[4:]
     with pytest.raises(ValueError, match="read-only"):
         images.images[0] = 0
-    assert len(read_images(clinic, limit=3)) == 3
     assert "0 images" in images[:0].summary()
     with pytest.raises(KoriskError, match="images must be an ImageSet, got list"):
         relative([])  # type: ignore[arg-type]
@@ -419,7 +414,7 @@ def test_the_fingerprint_is_of_contents_patients_and_settings(clinic: Path, tmp_
     assert read_images(moved).fingerprint == base
     options: list[dict[str, Any]] = [
         *({"side": 3}, {"crop": "pad"}, {"resample": "spline"}, {"patients": "file"}, {"scale": 2}),
-        *({"unit": "1/mm"}, {"unit": "1/mm", "mu_water": 0.02}, {"limit": 5}),
+        *({"unit": "1/mm"}, {"unit": "1/mm", "mu_water": 0.02}),
     ]
     others = [*(read_images(clinic, **each) for each in options), read_images(clinic)[::-1]]
     values = np.load(moved / "ann" / "1.npy")
@@ -435,12 +430,10 @@ def test_the_fingerprint_is_of_contents_patients_and_settings(clinic: Path, tmp_
         ({"side": 1}, "side must be a whole number from 2"),
         ({"on_error": "ignore"}, "on_error must be one of stop, skip"),
         ({"resample": "cubic"}, "resample must be one of area, spline"),
-        ({"crop": "round"}, "crop must be one of square, pad, none, or"),
-        ({"crop": (4, 0)}, "crop must be a whole number from 2"),
+        ({"crop": "round"}, "crop must be one of square, pad, none, got"),
         ({"unit": "mm"}, "unit must be one of HU"),
         ({"mu_water": 0}, "mu_water must be a finite number > 0"),
         ({"scale": -1}, "scale must be a finite number > 0"),
-        ({"limit": 0}, "limit must be a whole number >= 1"),
         ({"patients": "nobody"}, "patients must be one of auto, folder, file, image, a function"),
         ({"patients": "gone.csv"}, "gone.csv: no such file"),
     ],

@@ -257,16 +257,6 @@ def test_data_consistency_inside_autocast_is_computed_in_its_own_precision() -> 
     assert torch.equal(mixed, exact)
 
 
-def test_a_flow_pickled_with_numbers_for_its_line_is_read() -> None:
-    flow = Diffusion(4, viscosity=0.1, speed=1.0, time=0.2)
-    state: dict[str, Any] = flow.__getstate__()
-    state.update({name: state[name][0] for name in ("viscosity", "speed", "length")})
-    read = Diffusion.__new__(Diffusion)
-    read.__setstate__(state)
-    x = draw(4).float()
-    assert torch.equal(read(x), flow(x))
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -19,7 +19,6 @@ from korisk.operators import (
     Tikhonov,
     Warp,
     birdcage_sensitivities,
-    estimate_motion,
     radial,
 )
 
@@ -138,28 +137,6 @@ def test_derivatives_in_the_poses_are_those_of_differences(affine: bool) -> None
     torch.autograd.gradgradcheck(scanned, (values,))
 
 
-@pytest.mark.parametrize("name", SCANS)
-def test_motion_is_estimated_from_scans_with_noise(name: str) -> None:
-    rest = SCANS[name]()
-    states = None if name != "coils" else [line % 3 for line in range(SIDE)]  # interleaved shots
-    true = torch.tensor([[0, 0, 0], [0.05, 1.0, -0.5], [0.1, 2.0, -1.0]], dtype=torch.float64)
-    images = torch.stack([spots((3.0, -4.0), (-5.0, 2.0)), spots((-4.0, -4.0), (2.0, 5.0))])
-    clean = Moving(rest, true, states=states)(images)
-    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0)).double()
-    scans = clean + 0.02 * float(clean.square().mean().sqrt()) * noise
-    start = Moving(rest, torch.zeros_like(true), states=states)
-    estimated = estimate_motion(start, images, scans)
-    assert not list(estimated.parameters())
-    assert float((estimated.poses - true).abs()[:, 0].max()) < 0.01
-    assert float((estimated.poses - true).abs()[:, 1:].max()) < 0.05
-    # What compensates the estimate is far nearer than what ignores the motion.
-    errors = [
-        float((Tikhonov(operator, 0.1, solver="cg")(scans) - images).norm())
-        for operator in (estimated, rest)
-    ]
-    assert errors[0] < 0.5 * errors[1]
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -171,12 +148,6 @@ def test_motion_is_estimated_from_scans_with_noise(name: str) -> None:
         (lambda: Moving(Fourier((4, 4)), [[0, 0, 0]], states=[0, 0, 0, 1]), "states must be"),
         (lambda: Moving(torch.ones(2), [[0, 0, 0]]), "be a LinearOperator"),  # type: ignore[arg-type]
         (lambda: Moving(Fourier((4, 4)), [[0, 0, 0]], axis=3), "axis must be"),
-        (
-            lambda: estimate_motion(
-                Moving(Fourier((4, 4)), [[0, 0, 0]]), torch.ones(2, 4, 4, 2), torch.ones(4, 4, 2)
-            ),
-            "have a scan each",
-        ),
         (
             lambda: Tikhonov(Moving(Fourier((4, 4)), [[0, 0, 0]], trainable=True), 1.0),
             "not be trainable",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk import _checks
-from korisk.errors import Argument, KoriskError, invalid
+from korisk.errors import Argument, KoriskError
 from korisk.images.formats.page import Page
 from korisk.images.patients import digest
 
@@ -24,8 +24,8 @@ MU_WATER = 0.0192  # 1/mm, at 70 keV
 _PER_MM = {"1/mm": 1.0, "1/cm": 0.1, "1/m": 0.001}
 Resample = Literal["area", "spline"]
 RESAMPLE: tuple[Resample, ...] = ("area", "spline")
-Crop = Literal["square", "pad", "none"] | tuple[int, int]
-CROP = ("square", "pad", "none")
+Crop = Literal["square", "pad", "none"]
+CROP: tuple[Crop, ...] = ("square", "pad", "none")
 _UNIT, _SCALE = Argument("unit", ...), Argument("scale", ...)  # for messages
 _LARGEST_SIDE = 65536
 _LARGEST = float(np.finfo(np.float32).max)  # 3.4e38
@@ -62,14 +62,10 @@ class Conversion:
 
     def __post_init__(self) -> None:
         _checks.one_of("resample", self.resample, RESAMPLE)
+        _checks.one_of("crop", self.crop, CROP)
         if self.side is not None:
-            self.side = _pixel_count("side", self.side)
-        crop: object = self.crop
-        if isinstance(crop, tuple | list) and len(crop) == 2:
-            self.crop = (_pixel_count("crop", crop[0]), _pixel_count("crop", crop[1]))
-        elif crop not in CROP:
-            rule = f"be one of {', '.join(CROP)}, or (rows, columns)"
-            raise invalid("crop", rule, crop, "'square' keeps the middle, 'pad' keeps all")
+            remedy, most = "count its pixels", _LARGEST_SIDE
+            self.side = _checks.count("side", self.side, remedy, at_least=2, at_most=most)
         if self.unit is not None:
             _checks.one_of("unit", self.unit, PIXEL_UNITS)
         self.mu_water = _checks.real("mu_water", self.mu_water, "0.0192 is water in 1/mm", above=0)
@@ -95,8 +91,9 @@ class Conversion:
             converted = "" if float(raw) == largest else f", read as {largest:.4g},"
             start = f"pixel value {text}{converted} does not fit single precision (up to 3.4e+38)"
             raise KoriskError(start, "; divide the values, or correct ", _UNIT, " or ", _SCALE)
-        rows, columns = cut_shape((high, wide), self.crop)
-        if (rows, columns) != (high, wide):
+        rows, columns = high, wide
+        if self.crop != "none" and high != wide:
+            rows = columns = min(high, wide) if self.crop == "square" else max(high, wide)
             values = cut(values, rows, columns)
         spacing = page.spacing
         if self.side is not None:
@@ -151,19 +148,6 @@ class Conversion:
             start = "holds whole numbers beyond 16 bits or rescaled ones, whose full scale is not "
             raise KoriskError(start, "known; give ", _SCALE, ", the value that becomes 1")
         return values / full, "plain", "as they are" if full == 1 else f"divided by {full:g}"
-
-
-def _pixel_count(field: str, value: object) -> int:
-    return _checks.count(field, value, "count its pixels", at_least=2, at_most=_LARGEST_SIDE)
-
-
-def cut_shape(shape: tuple[int, int], crop: Crop) -> tuple[int, int]:
-    """Rows and columns after cropping."""
-    if crop == "square":
-        return (min(shape),) * 2
-    if crop == "pad":
-        return (max(shape),) * 2
-    return shape if isinstance(crop, str) else crop
 
 
 def cut(image: Array, rows: int, columns: int) -> Array:

@@ -39,7 +39,7 @@ READERS: dict[str, Reader] = {
 }
 _SIDE, _UNIT = Argument("side", ...), Argument("unit", ...)  # for messages
 _OR_SKIP = Message(" (or leave out such files with ", Argument("on_error", "skip"), ")")
-_FEWER = Message("give ", _SIDE, " for smaller ones, or ", Argument("limit", ...), " for fewer")
+_FEWER = Message("give ", _SIDE, " for smaller ones, or read fewer files")
 KINDS = ".npy, .npz, .png, .tif, .h5, .hdf5, and DICOM under any name"
 _DIRECTORY = "DICOMDIR"  # a table of contents, without images
 _LONGEST = 160  # characters of another package's message
@@ -58,8 +58,6 @@ def read_images(
     unit: PixelUnit | None = None,
     mu_water: float = MU_WATER,
     scale: float | None = None,
-    limit: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
 ) -> ImageSet:
     """Read the images of a folder and all folders below it, of one file, or of a list of both.
 
@@ -74,8 +72,8 @@ def read_images(
     pattern : str, optional
         Read only files of a folder whose names match, such as "*.dcm"; with a slash, whose paths
         match, such as "series1/*".
-    crop : {"square", "pad", "none"} or (int, int), default "square"
-        Keep the middle square, add zeros to a square, keep all, or cut to (rows, columns).
+    crop : {"square", "pad", "none"}, default "square"
+        Keep the middle square, add zeros to a square, or keep all.
     resample : {"area", "spline"}, default "area"
         Enlarge images linearly or by a cubic spline. Shrinking averages areas.
     on_error : {"stop", "skip"}, default "stop"
@@ -89,10 +87,6 @@ def read_images(
         Attenuation of water in 1/mm.
     scale : float, optional
         The plain value that becomes 1. Default: the largest value of a file's number type.
-    limit : int, optional
-        Stop after this many images.
-    progress : callable, optional
-        Called as progress(files done, files in all) after each file.
 
     Returns
     -------
@@ -119,16 +113,9 @@ def read_images(
         side=side, crop=crop, resample=resample, unit=unit, mu_water=mu_water, scale=scale
     )
     rule = checked_rule(patients)
-    if limit is not None:
-        limit = _checks.count("limit", limit, at_least=1, remedy="count the images to read")
-    reading = Reading(convert, on_error, limit)
-    files = find_images(source, pattern, reading.fail)
-    for done, file in enumerate(files, start=1):
+    reading = Reading(convert, on_error)
+    for file in find_images(source, pattern, reading.fail):
         reading.take(file)
-        if progress is not None:
-            progress(done, len(files))
-        if reading.full:
-            break
     images, skipped = reading.images, (*reading.failed, *reading.skipped)
     if not images:
         matching = f" that match {pattern!r}" if pattern is not None else ""
@@ -290,15 +277,9 @@ class Reading:
 
     convert: Conversion
     on_error: OnError
-    limit: int | None
     images: list[Image] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     failed: list[Skipped] = field(default_factory=list)
-
-    @property
-    def full(self) -> bool:
-        """Whether there are as many images as requested."""
-        return self.limit is not None and len(self.images) >= self.limit
 
     def fail(self, name: str, reason: str) -> None:
         """Raise for a file that cannot be used, or skip it, as `on_error` says."""
@@ -322,8 +303,6 @@ class Reading:
                 if not file.path.is_file() or file.path.stat().st_size == 0:
                     raise KoriskError("is empty, a broken link, or not a regular file; remove it")
                 for number, page in enumerate(file.read()):
-                    if self.full:
-                        return
                     name = file.name if page.count == 1 else f"{file.name}#{number}"
                     try:
                         image = self.convert(page, name)
@@ -339,8 +318,6 @@ class Reading:
                             raise KoriskError(rule, " (", error.message, "); remove it") from None
                         continue
                     expected = page.count if number == 0 else 1
-                    if self.limit is not None:
-                        expected = min(expected, self.limit - len(self.images))
                     # All images are copied into one array in the end, so they must fit twice.
                     needed = (len(self.images) + 2 * expected) * image.values.nbytes
                     purpose = f"{name}: with it, a set of {len(self.images) + expected:,} images"

@@ -34,7 +34,7 @@ from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.projector import PixelBackprojector, Projector
 from korisk.operators.dynamics import Burgers
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Stacked, Sum, stack
-from korisk.operators.motion import Moving, Warp, estimate_motion
+from korisk.operators.motion import Moving, Warp
 from korisk.operators.mri.noncartesian import Nufft, radial, spiral
 from korisk.operators.mri.sense import Sense, birdcage_sensitivities
 from korisk.operators.tikhonov import Tikhonov
@@ -46,7 +46,7 @@ __all__ = ["Adjoint", "Composed", "LinearOperator", "Scaled", "Stacked", "Sum", 
 __all__ += ["from_callables", "from_deepinv", "from_scipy"]
 __all__ += ["Diagonal", "Diffusion", "Fourier", "Identity", "Mask", "Matrix"]
 __all__ += ["BOUNDARIES", "Boundary", "Convolution", "gaussian_kernel"]
-__all__ += ["Moving", "Warp", "estimate_motion"]
+__all__ += ["Moving", "Warp"]
 __all__ += ["Nufft", "radial", "spiral"]
 __all__ += ["Sense", "birdcage_sensitivities"]
 __all__ += ["Burgers", "DataConsistency", "Tikhonov"]

@@ -445,12 +445,6 @@ class Diffusion(Spectral):
                 both = "viscosity * time * k^2 and speed * time * k"
                 raise invalid(both, rule, k, "choose other units", got=got)
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        super().__setstate__(state)
-        for name in ("viscosity", "speed", "length"):  # numbers, when there were lines alone
-            if isinstance(value := self.__dict__[name], float):
-                self.__dict__[name] = (value,)
-
     def _map(self, x: Tensor) -> Tensor:
         return filtered(x, self._once("_multiplier"), self.domain)
 

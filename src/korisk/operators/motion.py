@@ -3,11 +3,10 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from korisk import _checks
 from korisk.errors import invalid
@@ -20,7 +19,6 @@ _RIGID = {1: 1, 3: 2, 6: 3}  # numbers of a rigid pose, and the axes of an image
 # Squared angles below which series take the place of quotients by them, and the terms of these: the
 # next one, and its first derivatives, are below the rounding of float64.
 _NEAR, _TERMS = 0.01, 7
-_STALLED = 1e-12  # relative change of the loss at which an estimate is done
 
 
 class Warp(LinearOperator):
@@ -197,7 +195,7 @@ class Moving(Combined):
     (A x)_t = (A_0 W_s(t) x)_t, with the pose s(t) at time t; A^T y = sum_s W_s^T A_0^T (y where
     s(t) = s). The work is that of as many scans at rest as there are poses. Motion that is known is
     compensated by this operator's inverse, ignored motion is A_0 in its place, and poses that are
-    not known are estimated by `estimate_motion` or trained with the network.
+    not known are trained, with the network or by scans of known images.
 
     Examples
     --------
@@ -276,72 +274,3 @@ class Moving(Combined):
 
     def _gross_norm(self, upper: float | None = None) -> float:
         return math.prod(operator._gross_norm() for operator in self.operators)
-
-
-def estimate_motion(
-    operator: Moving, images: Tensor, measured: Tensor, *, steps: int = 50
-) -> Moving:
-    """Estimate the motion from scans of known images, such as training pairs.
-
-    Parameters
-    ----------
-    operator : Moving
-        A, whose poses are where the search starts, such as zeros.
-    images : Tensor, shape (..., *domain)
-        What was scanned.
-    measured : Tensor, shape (..., *range)
-        Their scans, all with the same motion.
-    steps : int, default 50
-        Steps of L-BFGS at most.
-
-    Returns
-    -------
-    Moving
-        The same scan with the estimated poses, not trainable.
-
-    Notes
-    -----
-    argmin over poses p of |A_p x - y|^2. The problem is not convex: a motion that is larger than
-    what moves needs a closer start. Where images are not known either, train the poses of
-    `Moving(..., trainable=True)` with the network that reconstructs.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.operators import Moving, ParallelBeam, Projector, estimate_motion
-    >>> rest = Projector(ParallelBeam(16, views=24, bins=24), dtype=torch.float64)
-    >>> image = torch.zeros(16, 16, dtype=torch.float64)
-    >>> image[4:9, 5:12] = 1
-    >>> y = Moving(rest, [[0, 0, 0], [0.1, 1.0, -0.5]])(image)
-    >>> A = estimate_motion(Moving(rest, [[0.0, 0, 0], [0, 0, 0]]), image, y)
-    >>> [round(value, 3) for value in A.poses[1].tolist()]
-    [0.1, 1.0, -0.5]
-    """
-    _checks.require(isinstance(operator, Moving), "operator", "be a Moving", operator)
-    limit = _checks.count("steps", steps, at_least=1, at_most=10**4, remedy="try 50")
-    operator._check(images, operator.domain, "image")
-    operator._check(measured, operator.range, "measurement")
-    x = images.detach().double().reshape(-1, *operator.domain)
-    y = measured.detach().double().reshape(-1, *operator.range)
-    both = f"{len(x)} images and {len(y)} scans"
-    _checks.require(len(x) == len(y) > 0, "images", "have a scan each", len(x), got=both)
-    how: dict[str, Any] = {"states": operator.states, "axis": operator.axis}
-    scan = Moving(operator.rest.in_double(), operator.poses.detach(), trainable=True, **how)
-    # Angles and matrices in pixels at the edge of the image, so that steps are alike in all.
-    scale = torch.ones_like(scan.poses[0])
-    scale[..., : -scan.warp.axes if scan.warp.rigid else -1] = max(operator.domain) / 2
-    scaled = (scan.poses.detach() * scale).requires_grad_()
-    optimiser = torch.optim.LBFGS(
-        [scaled], max_iter=limit, tolerance_change=_STALLED, line_search_fn="strong_wolfe"
-    )
-
-    def loss() -> Tensor:
-        optimiser.zero_grad()
-        scans = functional_call(scan, {"parts.0.poses": scaled / scale}, x)
-        # Relative, so that the optimiser's tolerances mean the same for any unit.
-        value: Tensor = (scans - y).square().sum() / y.square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    optimiser.step(loss)  # type: ignore[no-untyped-call]
-    return Moving(operator.rest, (scaled.detach() / scale).to(operator.dtype), **how)

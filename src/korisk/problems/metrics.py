@@ -15,7 +15,6 @@ from korisk.errors import invalid
 
 _PIECE = 2**20  # pixels that are compared at once
 _WINDOW, _SIGMA = 11, 1.5  # pixels; the Gaussian window of SSIM
-_LARGEST_BANDED = 64  # pixels a side up to which blurring is a product with matrices
 _K1, _K2 = 0.01, 0.03  # the usual stabilising constants of SSIM
 
 
@@ -158,33 +157,17 @@ def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
 
 def _blurred(images: Tensor) -> Tensor:
     """Weighted means over all windows inside the image, (count, rows - 10, columns - 10)."""
-    if max(images.shape[1:]) <= _LARGEST_BANDED:
-        location = images.device, images.dtype
-        rows, columns = (_banded(length, *location) for length in images.shape[1:])
-        return rows @ images @ columns.T
-    # The Gaussian window is separable: one weighted sum per axis.
-    for axis in (1, 2):
-        length = images.shape[axis]
-        width = min(_WINDOW, length - (length + 1) % 2)
-        weights = _window(width)
-        count = length - width + 1
-        blurred = weights[0] * images.narrow(axis, 0, count)
-        for offset, weight in enumerate(weights[1:], start=1):
-            blurred.add_(images.narrow(axis, offset, count), alpha=weight)
-        images = blurred
-    return images
+    # The Gaussian window is separable: one matrix per axis.
+    rows, columns = (_means(n, images.device, images.dtype) for n in images.shape[1:])
+    return rows @ images @ columns.T
 
 
 @cache
-def _banded(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The window means along one axis as a matrix: faster than many passes if it is small."""
+def _means(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The window means along one axis as a matrix."""
     width = min(_WINDOW, length - (length + 1) % 2)
-    matrix = torch.zeros(length - width + 1, length, device=device, dtype=dtype)
-    for offset, weight in enumerate(_window(width)):
-        matrix.diagonal(offset).fill_(weight)
-    return matrix
-
-
-def _window(width: int) -> list[float]:
     bell = [math.exp(-0.5 * ((index - width // 2) / _SIGMA) ** 2) for index in range(width)]
-    return [height / sum(bell) for height in bell]
+    matrix = torch.zeros(length - width + 1, length, device=device, dtype=dtype)
+    for offset, height in enumerate(bell):
+        matrix.diagonal(offset).fill_(height / sum(bell))
+    return matrix

@@ -6,21 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.linear import LinearOperator
-from korisk.operators.motion import Moving, estimate_motion
-from korisk.operators.norms import drawn
+from korisk.operators.motion import Moving
 
-Handled = Literal["known", "estimated", "ignored"]
-HANDLED: tuple[Handled, ...] = ("known", "estimated", "ignored")
-
-_CALIBRATIONS, _SPOTS = 8, 4  # scans for the estimation of motion, and spots in each
-_CALIBRATION_NOISE = 0.02  # standard deviation relative to the root mean square of the scans
+Handled = Literal["known", "ignored"]
+HANDLED: tuple[Handled, ...] = ("known", "ignored")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +32,8 @@ class Motion:
         Shift of the last pose along rows and columns, in pixels.
     stretch : float, default 0
         Growth of the object at the last pose, such as 0.05 for 5%.
-    handled : {"known", "estimated", "ignored"}, default "known"
-        Poses in the known operators of networks: the true ones; estimates from eight scans of known
-        smooth spots with 2% of noise; or those of an object at rest.
+    handled : {"known", "ignored"}, default "known"
+        Poses in the known operators of networks: the true ones, or those of an object at rest.
 
     Raises
     ------
@@ -103,21 +97,19 @@ class Motion:
         affine[:, -2:, -1] = -(inverse @ shift[..., None])[..., 0]
         return affine
 
-    def moving(self, rest: LinearOperator, poses: Tensor | None = None) -> Moving:
+    def moving(self, rest: LinearOperator) -> Moving:
         """The scan of the moving object.
 
         Parameters
         ----------
         rest : LinearOperator
             The scan at rest, from real images.
-        poses : Tensor, optional
-            Default: the true poses.
 
         Returns
         -------
         Moving
         """
-        return Moving(rest, self.poses(len(rest.domain)) if poses is None else poses)
+        return Moving(rest, self.poses(len(rest.domain)))
 
     def assumed(self, rest: LinearOperator) -> LinearOperator:
         """The scan as networks know it.
@@ -131,20 +123,7 @@ class Motion:
         -------
         LinearOperator
         """
-        if self.handled == "ignored":
-            return rest
-        moving = self.moving(rest)
-        if self.handled == "known":
-            return moving
-        precise = moving.in_double()
-        images = _spots(precise)
-        scans = precise(images)
-        noise = drawn(tuple(scans.shape), 0, "calibration noise").to(scans)
-        scans = scans + _CALIBRATION_NOISE * float(scans.square().mean().sqrt()) * noise
-        # Starts at rest: the estimate must not know the true poses.
-        initial = precise.poses[:1].expand_as(precise.poses)  # rest
-        estimate = estimate_motion(self.moving(precise.rest, initial), images, scans)
-        return self.moving(rest, estimate.poses)
+        return rest if self.handled == "ignored" else self.moving(rest)
 
     def inverse(self, known: LinearOperator) -> LinearOperator:
         """The backprojection of the scan with the motion that networks assume.
@@ -161,15 +140,3 @@ class Motion:
         inverse = self.assumed(known.T).T
         inverse.name = known.name
         return inverse
-
-
-def _spots(scan: LinearOperator) -> Tensor:
-    """Images of smooth spots at random positions in the central half."""
-    lines = [np.arange(length) / length - 0.5 for length in scan.domain]
-    axes = len(lines)
-    draws = drawn((_CALIBRATIONS, _SPOTS, axes + 1), 0, "calibration spots").to(scan.device)
-    grid = torch.from_numpy(np.stack(np.meshgrid(*lines, indexing="ij"), -1)).to(scan.device)
-    # tanh / 4 keeps the centres within the central half, [-1/4, 1/4] along each axis.
-    centres = draws[..., :axes].tanh().reshape(_CALIBRATIONS, _SPOTS, *[1] * axes, axes) / 4
-    widths = 0.06 * torch.exp(0.3 * draws[..., axes]).reshape(_CALIBRATIONS, _SPOTS, *[1] * axes)
-    return torch.exp(-(grid - centres).square().sum(-1) / (2 * widths.square())).sum(1)

@@ -229,7 +229,17 @@ class PdeProblem(Problem):
         return Reconstruction.unweighted(self.flow(self._assumed, device))
 
     def truth(self, device: Device = None) -> Reconstruction:
-        """Inverse gains, and the flow with the true viscosity; for Burgers its linear part."""
+        """Inverse gains, and the flow with the true viscosity; for Burgers its linear part.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        Reconstruction
+        """
         flow = self.flow(self.viscosity, device)
         return Reconstruction(torch.from_numpy(1 / self.gains).to(flow.device), (flow,))
 

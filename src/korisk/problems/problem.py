@@ -218,21 +218,6 @@ class Problem(ABC):
         remedy = "use CtProblem, MriProblem or BlurProblem"
         raise KoriskError(f"{need}, got {type(self).__name__}; {remedy}")
 
-    def truth(self, device: Device = None) -> Reconstruction | None:
-        """The true weights and operators.
-
-        Parameters
-        ----------
-        device : torch.device or str, optional
-            PyTorch's default where None.
-
-        Returns
-        -------
-        Reconstruction or None
-            None where they are not known, as behind a scanner.
-        """
-        return None
-
     @property
     def dtype(self) -> torch.dtype:
         """Precision of the samples."""
