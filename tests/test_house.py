@@ -47,7 +47,6 @@ FILES_IN_A_FOLDER = 16
 LONG = {
     "cli/common/compute.py:run_tasks",
     "images/formats/dicom.py:read_dicom",
-    "images/read.py:read_images",
     "networks/describe/sectors.py:sector_upper",
     "prediction/rehearsal/simulation.py:simulation_of",
     "report/figures/reconstructions.py:reconstruction_figure",

@@ -85,7 +85,7 @@ def test_the_constants_of_lanczos_are_those_of_the_code() -> None:
     assert 2 * math.sqrt(2 / math.pi) < float(proved) < float(constant)
     assert norms.CHANCE == 1e-6
     assert "$10^{-6}$ by taking $k$ large enough" in page("theory.md")
-    assert "a probability below 10⁻⁶ over the random start" in page("limits.md")
+    assert "fail with a probability below 10⁻⁶" in page("limits.md")
 
 
 def test_the_ratios_of_slopes_are_those_of_the_table() -> None:
