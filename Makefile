@@ -48,7 +48,7 @@ run: $(STUDY) ## reproduce the paper's study beside its tables, and draw it (two
 	@$(BIN)/korisk reproduce --out build/reproduction --page $(RUN)
 
 # Types are checked beside the tests, which leave some time of two cores unused.
-test: $(READY) ## style, types and the tests of single parts (six minutes on two cores)
+test: $(READY) ## style, types and the tests of single parts (four minutes on two cores)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory --jobs 2 types unit
 

@@ -155,7 +155,7 @@ def test_wrong_questions_are_refused_in_one_line(arguments: tuple[str, ...], wor
         (GOOD.replace("8,0.31", "1,0.31").encode(), "from 2 to"),
         (GOOD.replace("0.31", "low").encode(), "line 5, column 'error': 'low' is no number"),
         (GOOD.replace("4,0.42,2", "4,0.42,1").encode(), "N = 4 is given twice with seed '1'"),
-        (GOOD.encode("utf-16-le"), "save it as CSV"),  # without a mark that tells so
+        (GOOD.encode("utf-16-le"), "save it as .xlsx or CSV"),  # without a mark that tells so
         (bytes(range(256)) * 8, "binary"), (b"\x89PNG\r\n\x1a\n\x00\x00", "binary"),
         (b"n;mistake\n4;0,4\n", "mistake"),
     ],

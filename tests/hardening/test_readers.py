@@ -47,7 +47,6 @@ FUZZED = {  # module: the readers that come there
 }
 NO_FILE = {  # module: why
     "operators/ct/projector.py": "a scanner's numbers inside an exported program",
-    "cli/common/command.py": "a part of the package",
     "report/serve.py": "what its own processes send each other",
     "report/page/page.py": "a part of the package",
     "report/figures/style.py": "a part of the package",
