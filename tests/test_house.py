@@ -27,7 +27,7 @@ LINES = {
     "report": 2500,
     "planning": 2500,
     "curves": 2550,  # names decide, spreads, units in cells; every remedy is tried
-    "studies": 2300,  # cells are grouped once
+    "studies": 2150,
     "cli": 2050,
     "fitting": 1450,
     "problems": 1100,

@@ -47,6 +47,7 @@ _RULES = {
     "int_type": ("a whole number", "write it in digits, as 1000"),
     "bool_type": ("true or false", "write one of them"),
     "list_type": ("a list", "start every entry with '- '"),
+    "tuple_type": ("a list", "start every entry with '- '"),
     "too_short": ("a list of one entry or more", "add one"),
     "too_long": ("a shorter list", "leave some out"),
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -22,7 +20,6 @@ from korisk.operators import (
     fbp,
 )
 from korisk.problems import BlurProblem, CtProblem, CtScanner, MriProblem, PdeProblem, Problem
-from korisk.studies.spec.entries import NetworkKind
 
 SCAN = ParallelBeam(8, views=6, bins=12)
 PROBLEMS: dict[str, Problem] = {
@@ -147,10 +144,6 @@ def test_a_network_in_float64_leaves_its_operators_alone() -> None:
     network = zoo.build("primal-dual", operator, operator.T, width=3)
     assert network(drawn(2, 6, 12)).dtype == torch.float32
     assert operator.dtype == torch.float64
-
-
-def test_a_study_takes_the_kinds_of_the_zoo() -> None:
-    assert set(get_args(NetworkKind)) == set(zoo.KINDS)
 
 
 def test_what_no_network_can_be_made_of_is_refused() -> None:

@@ -21,7 +21,7 @@ from korisk.cli.app import app
 from korisk.operators import testing
 from korisk.prediction.record import PredictionRecord
 from korisk.store.store import Store
-from korisk.studies.spec.kind import KINDS
+from korisk.studies.spec.registry import kinds
 from korisk.theory.network_file import NetworkEntry
 
 ROOT = Path(__file__).parents[2]
@@ -319,7 +319,7 @@ def test_every_key_of_a_file_is_on_its_page() -> None:
         NetworkEntry: "network-file.md",
         PredictionRecord: "files.md",
     }
-    pages |= {kind.study: "study.md" for kind in KINDS.values()}
+    pages |= {kind.study: "study.md" for kind in kinds().values()}
     for model, page in pages.items():
         assert set(keys(model)) - code_words((REFERENCE / page).read_text()) == set()
 

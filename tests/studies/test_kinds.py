@@ -119,7 +119,7 @@ def run(made: Study, point: int = 0) -> Result:
         (
             "heat",
             {"models": {"networks": [{"kind": "inverse-cnn"}]}},
-            "inverse-cnn is for problems of kind blur, ct, mri, got pde; use solver-cnn, cnn",
+            "be one of solver-cnn, cnn, soft-pinn for problems of kind pde, got 'inverse-cnn'",
         ),
         ("ct", {"points": [{"side": 8, "beam": "surrogate", "arc": 90.0}]}, "arc must be"),
         ("ct", {"problem": {"beam": "parallel", "arc": 181.0}}, "arc must be .*180"),
@@ -287,6 +287,8 @@ def test_images_of_one_s_own_take_the_place_of_ellipses(folder: Path) -> None:
     }
     [untrained, *_] = run(Study(mri, folder=folder.parent)).rows
     assert untrained.metrics["mse"] < 1e-12  # every line was taken, whatever the images are
+    spokes = {**mri, "problem": {**mri["problem"], "trajectory": "radial"}}
+    assert Study(spokes, folder=folder.parent).tasks[0].point == "8 spokes, 8 pixels"
 
 
 def test_what_a_study_says_of_its_images_reaches_their_reading(folder: Path) -> None:

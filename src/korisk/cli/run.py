@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -168,7 +167,7 @@ def _show_cells(
             ", ".join(map(str, cell["spec"]["sizes"])),
             cell["state"],
             duration(cell["seconds"]),
-            "-" if cell["memory"] is None else format_bytes(cell["memory"]),
+            format_bytes(cell["memory"]),
         ]
         for cell in cells
     ]
@@ -191,7 +190,7 @@ def _show_cells(
 
 
 def _cells(study: Study, folder: Path, device: str) -> list[JsonDict]:
-    """Cells with state, expected seconds (NaN if unknown) and expected bytes (None if unknown)."""
+    """Cells with state, expected seconds (NaN if unknown) and expected bytes."""
     states: dict[str, str] = {}
     seconds: dict[str, float] = {}
     path = store_to_write(folder)
@@ -201,18 +200,16 @@ def _cells(study: Study, folder: Path, device: str) -> list[JsonDict]:
             store.check(study.tasks)
             states = store.states(study.tasks)
             seconds = expected_seconds(store, study.tasks, device)
-    memory: dict[str, int] = {}
-    with suppress(ImportError):  # the estimates come with the fits, which need PyTorch
-        from korisk.studies.run.cells import memory_needed
+    from korisk.studies.run.cells import memory_needed
 
-        memory = {task.point: memory_needed(task.spec) for task in study.tasks}
+    memory = {task.point: memory_needed(task.spec) for task in study.tasks}
     return [
         {
             "point": task.point,
             "seed": task.seed,
             "state": states.get(task.key, "to do"),
             "seconds": seconds.get(task.point, math.nan),
-            "memory": memory.get(task.point),
+            "memory": memory[task.point],
             "spec": task.spec,
         }
         for task in study.tasks

@@ -27,7 +27,8 @@ from korisk.planning.plan import Forecast, Plan, forecast
 from korisk.prediction.rehearsal.callbacks import Callbacks
 from korisk.prediction.rehearsal.rehearsal import FARTHEST_N, Rehearsal, metric_of
 from korisk.store.usage import Meter, Usage
-from korisk.studies.spec.study import Study, problem_of
+from korisk.studies.spec.registry import problem_of
+from korisk.studies.spec.study import Study
 
 if TYPE_CHECKING:
     from torch import nn

@@ -101,12 +101,11 @@ class Simulated:
                 raise KoriskError(f"{option} is for the images of --images; a study says {its_own}")
             return None
         from korisk.problems.sources import FileSource
-        from korisk.studies.spec.entries import is_table
 
         problem = {} if study is None else study.content.get("problem") or {}
         of_study = dict(problem.get("images") or {})
         # A table of patients lists the study's images, not those of --images.
-        if is_table(of_study.get("patients", "")):
+        if of_study.get("patients", "").lower().endswith(".csv"):
             del of_study["patients"]
         return FileSource(**of_study | overrides | {"path": str(self.images.resolve())})
 

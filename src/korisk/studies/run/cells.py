@@ -14,9 +14,9 @@ from korisk.fitting.ridge.diagonal import gram_fits, tail_gram
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
 from korisk.problems import Problem
 from korisk.store.cells import Result, Row, Task
-from korisk.studies.run.fits import PICTURES, Arrays, Bench, Extent, Fit, Job, picture
+from korisk.studies.run.fits import PICTURES, Arrays, Bench, Extent, Fit, Job, fit_of, picture
 from korisk.studies.run.worker import Report, Work
-from korisk.studies.spec.kind import classes_for, kind_named
+from korisk.studies.spec.registry import classes_for, kind_named, problem_of
 
 _LARGEST_DENSE = 2**24  # entries of an inverse that is kept as a matrix
 
@@ -31,9 +31,8 @@ def run_cell(
     import these modules.
     """
     spec = task.spec
-    kind, fits = kind_named(spec["problem"]["kind"]), _fits(spec)
-    with_gram = any(fit.with_gram for fit in fits.values())
-    bench = _bench(kind.problem(spec), device, with_gram)
+    fits = _fits(spec)
+    bench = _bench(problem_of(spec), device, any(fit.with_gram for fit in fits.values()))
     samples = _samples(spec)
     # Inputs count twice: a ridge fit also stores their products with backprojected targets.
     entries = math.prod(bench.tail.range) + 2 * math.prod(bench.tail.domain)
@@ -83,8 +82,7 @@ def memory_needed(spec: JsonMapping) -> int:
 
 def _fits(spec: JsonMapping) -> dict[str, Fit]:
     """The fit of each model of a cell."""
-    kind = kind_named(spec["problem"]["kind"])
-    return {model: kind.fit(model, settings) for model, settings in spec["models"].items()}
+    return {model: fit_of(model, settings) for model, settings in spec["models"].items()}
 
 
 def _samples(spec: JsonMapping) -> int:

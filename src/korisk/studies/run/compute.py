@@ -9,7 +9,7 @@ from statistics import fmean
 from korisk import _checks
 from korisk._group import grouped
 from korisk._json import JsonMapping
-from korisk.errors import Argument, KoriskError, MissingExtraError, invalid, needed_by
+from korisk.errors import Argument, KoriskError, invalid, needed_by
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.store.usage import cores
@@ -60,10 +60,7 @@ class Compute:
         """cpu or cuda, as far as known without asking a scheduler."""
         if self.device != "auto":
             return self.device.partition(":")[0]
-        try:
-            return "cpu" if self.scheduler is not None else chosen_device("auto")
-        except MissingExtraError:  # nothing runs here without PyTorch, but cells can be listed
-            return "cpu"
+        return "cpu" if self.scheduler is not None else chosen_device("auto")
 
 
 def chosen_device(name: str) -> str:

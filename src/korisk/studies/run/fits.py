@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import Module
 
 from korisk._json import JsonDict, JsonMapping
 from korisk._memory import free_memory
@@ -79,20 +78,6 @@ class Job:
         for index, n in enumerate(self.sizes):
             yield n
             self.report(sum(self.sizes[: index + 1]) / sum(self.sizes))
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe of training by gradients."""
-        return recipe_of(self.settings)
-
-    def trained(self, network: Module, n: int, batches: Tensor, share: int, shares: int) -> History:
-        """Train a network on the first n samples; it is one of several equal shares of the work."""
-
-        def progress(done: float) -> None:
-            self.report((share + done) / shares)
-
-        inputs, targets = (pool[:n] for pool in self.pools.train)
-        return train(network, inputs, targets, self.recipe, indices=batches, progress=progress)
 
     def row(
         self,
@@ -182,20 +167,16 @@ class KnownRidge(Fit):
         return refined.weights, detail | refined.detail()
 
 
-class Gradient(Fit):
-    """A network that is trained by gradients."""
+class KnownGradient(Fit):
+    """The known-operator network, trained by gradients at all sizes side by side."""
 
     def check(self, settings: Settings, side: int, outputs: int, inputs: int) -> None:
         """Raise for a recipe that does not exist."""
         recipe_of(settings)
 
-
-class KnownGradient(Gradient):
-    """The known-operator network, trained at all sizes side by side."""
-
     def rows(self, job: Job) -> Iterator[Fitted]:
         """Before training, then at every size; training sets are nested."""
-        recipe = job.recipe
+        recipe = recipe_of(job.settings)
         test, analytic = job.pools.test, job.bench.weights
         build = partial(KnownOperatorNet, tail=job.bench.tail, relu=job.settings["relu"])
         yield job.row(0, build(analytic)(test.inputs), {}, analytic)
@@ -204,13 +185,17 @@ class KnownGradient(Gradient):
         if large := [n for n in job.sizes if n >= recipe.batch]:
             groups.append(large)
         for group, sizes in enumerate(groups):
+            # `group` is bound as a default, since the loop changes it.
+            def share(done: float, group: int = group) -> None:
+                job.report((group + done) / len(groups))
+
             start = time.perf_counter()
             size = recipe.batch, recipe.steps
             # A new generator for each size, as in the released code.
             batches = [draw_batches(n, *size, released_generator(job.seed)) for n in sizes]
             network = build(analytic.expand(len(sizes), *analytic.shape))
-            indices = torch.stack(batches, 1)
-            history = job.trained(network, job.sizes[-1], indices, group, len(groups))
+            samples = (*job.pools.train, recipe)
+            history = train(network, *samples, indices=torch.stack(batches, 1), progress=share)
             seconds = seconds_since(start, network.weights) / len(sizes)
             for index, n in enumerate(sizes):
                 weights = network.weights.detach()[index]

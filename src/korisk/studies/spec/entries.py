@@ -1,27 +1,22 @@
-"""Keys that the files of all kinds share, and the images and noise that they describe.
-
-PyTorch is imported when a value is built, so that a study can be read without it.
-"""
+"""Keys that the files of all kinds share, and those that the fields of a dataclass give."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
+from collections.abc import Container, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import Field
+from pydantic import Field, create_model
 
-from korisk._checks import require
 from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError
 from korisk.files import Spec
-from korisk.store.cells import FOUND_AT
-
-if TYPE_CHECKING:
-    from korisk.problems import ImageSource, Noise
 
 Protocol = Literal["rigorous", "released"]
 PROTOCOLS: tuple[Protocol, ...] = ("rigorous", "released")
-Metric = Literal["mse", "relative", "rmse_over_max"]
+FieldMetric = Literal["mse", "relative"]  # of fields with both signs: they need no maximum
+Metric = Literal[FieldMetric, "rmse_over_max"]
 
 Sizes = Annotated[list[Annotated[int, Field(ge=2, le=10**7)]], Field(min_length=1)]  # N, ascending
 Seeds = Annotated[
@@ -32,46 +27,11 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Iterations = Annotated[int, Field(ge=1, le=10**7)]
 Batch = Annotated[int, Field(le=10**5)]
 Samples = Annotated[int, Field(ge=0, le=10**6)]
-NetworkKind = Literal[
-    "inverse-unet", "weights-inverse-unet", "inverse-cnn", "primal-dual", "dense-unet"
-]
-FieldNetworkKind = Literal["solver-cnn", "cnn", "soft-pinn"]
 
 # Keys that belong to one way of fitting, or to networks whose kind has this ending.
 OF_GRADIENT = ("optimiser", "rate", "iterations", "batch")
 _OF_RIDGE = ("toward", "refine", "grid", "select")
 _OF_NETWORK = {"levels": "unet", "passes": "primal-dual", "penalty": "pinn"}
-
-ProblemKeys = TypeVar("ProblemKeys", bound=Spec)
-PointKeys = TypeVar("PointKeys", bound="PointEntry")
-
-
-class NoiseEntry(Spec):
-    """Noise on the inputs, of one kind."""
-
-    gaussian: Positive | None = None  # standard deviation over the input's root mean square
-    poisson: Positive | None = None  # photons per ray without an object
-
-
-class ImagesEntry(Spec):
-    """The user's images: see docs/reference/images.md."""
-
-    path: str
-    pattern: str | None = None
-    patients: str = "auto"  # "auto", "folder", "file", "image", or a table's path
-    on_error: Literal["stop", "skip"] = "stop"
-    crop: Literal["square", "pad"] = "square"
-    resample: Literal["area", "spline"] = "area"
-    unit: Literal["HU", "1/mm", "1/cm", "1/m", "plain"] | None = None
-    mu_water: float | None = None
-    scale: float | None = None
-    blank: Literal["skip", "keep"] | None = None  # None: `predict` skips, `run` keeps
-
-    @property
-    def found_at(self) -> dict[str, str]:
-        """Paths of images and of the table of patients; a fingerprint identifies the content."""
-        table = {"patients": self.patients} if is_table(self.patients) else {}
-        return {"path": self.path, **table}
 
 
 class ModelEntry(Spec):
@@ -122,7 +82,7 @@ class DenseEntry(ModelEntry):
 class TrainedEntry(ModelEntry):
     """A network that the problem builds and trains by Adam; its best validation step is used."""
 
-    kind: NetworkKind | FieldNetworkKind
+    kind: str  # of `Kind.networks`
     name: Annotated[str, Field(min_length=1, max_length=60)] | None = None  # None: the kind
     width: Annotated[int, Field(ge=1, le=1024)] = 16
     levels: Annotated[int, Field(ge=1, le=8)] = 2
@@ -160,8 +120,8 @@ class PointEntry(Spec):
     sizes: Sizes | None = None
 
 
-class StudyEntry(Spec, Generic[ProblemKeys, PointKeys]):
-    """Keys of a study file, by those of its problem and of its points."""
+class StudyEntry(Spec):
+    """Keys of a study file; a kind gives those of `problem` and of each point, and the metrics."""
 
     name: str
     protocol: Protocol = "rigorous"
@@ -169,62 +129,33 @@ class StudyEntry(Spec, Generic[ProblemKeys, PointKeys]):
     seeds: Seeds = Field(default_factory=lambda: [1, 2, 3])
     pools: PoolsEntry | None = None
     models: ModelsEntry | None = None
-    metric: Metric | None = None
-    problem: ProblemKeys
-    points: Annotated[list[PointKeys], Field(min_length=1)]
+    metric: Any
+    problem: Any
+    points: list[Any]
 
 
-class FieldStudyEntry(StudyEntry[ProblemKeys, PointKeys]):
-    """Keys of a study of fields, which may have both signs: metrics must not need a maximum."""
-
-    metric: Literal["mse", "relative"] | None = None
-
-
-def is_table(patients: str) -> bool:
-    """Whether patients are named by a file rather than by a rule."""
-    return patients.lower().endswith(".csv")
-
-
-def checked_sizes(sizes: list[int]) -> list[int]:
-    """Training set sizes in ascending order."""
-    require(sorted(set(sizes)) == sizes, "sizes", "be ascending, each once", sizes, "sort them")
-    return sizes
-
-
-def population(
-    ellipses: list[int], images: ImagesEntry | None, noise: NoiseEntry | None
+def keys_of(
+    owner: type, *, without: Container[str] = (), defaults: JsonMapping | None = None
 ) -> JsonDict:
-    """Images and noise as settings of a problem."""
-    rule = "be the least and the largest number in an image, from 1 to 100"
-    valid = len(ellipses) == 2 and 1 <= ellipses[0] <= ellipses[1] <= 100
-    require(valid, "ellipses", rule, ellipses, "write [1, 4]")
-    settings: JsonDict = {"population": "ellipses", "ellipses": ellipses, "noise": None}
-    if noise is not None:
-        settings["noise"] = kinds = noise.model_dump(exclude_none=True)
-        rule = "have exactly one of the keys 'gaussian' and 'poisson'"
-        require(len(kinds) == 1, "noise", rule, len(kinds), "write noise: {gaussian: 0.02}")
-    if images is not None:
-        # Paths are left out of the settings: images may move without becoming another study.
-        description = images.model_dump(exclude_unset=True, exclude=set(images.found_at))
-        settings |= {"population": "images", "images": description}
-    return settings
+    """Keys for the fields of a dataclass, as `create_model` takes them: types and defaults."""
+    hints, keys = get_type_hints(owner), JsonDict()
+    for field in fields(owner):
+        default = ... if field.default is MISSING else field.default
+        if field.default_factory is not MISSING:
+            default = Field(default_factory=field.default_factory)
+        default = (defaults or {}).get(field.name, default)
+        if field.name not in without:
+            kind = _in_file(hints[field.name])
+            keys[field.name] = (kind | None if default is None else kind, default)
+    return keys
 
 
-def source_of(spec: JsonMapping) -> ImageSource:
-    """The source of a point's images."""
-    from korisk.problems import EllipseSource, FileSource
-
-    problem = spec["problem"]
-    if "images" in problem:
-        return FileSource(**problem["images"] | spec[FOUND_AT])
-    fewest, most = problem["ellipses"]
-    return EllipseSource(fewest=fewest, most=most)
-
-
-def noise_of(problem: JsonMapping) -> Noise | None:
-    """The noise of a point."""
-    from korisk.problems import Gaussian, Poisson
-
-    if (noise := problem["noise"]) is None:
-        return None
-    return Gaussian(noise["gaussian"]) if "gaussian" in noise else Poisson(noise["poisson"])
+def _in_file(kind: Any) -> Any:
+    """The type of a key: a dataclass becomes a mapping, and a list will do for a tuple."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        return create_model(kind.__name__, __base__=Spec, **keys_of(kind))
+    if get_origin(kind) is tuple:
+        return Annotated[kind, Field(strict=False)]
+    if get_origin(kind) in (Union, UnionType):
+        return Union[tuple(map(_in_file, get_args(kind)))]  # noqa: UP007
+    return kind

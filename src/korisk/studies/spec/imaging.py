@@ -1,68 +1,162 @@
-"""Keys and settings that all kinds of imaging share: images and noise."""
+"""Kinds of imaging: images of ellipses or of the user, from noisy measurements."""
 
-from typing import ClassVar, TypeVar, get_args
+from __future__ import annotations
 
-from pydantic import Field
+from typing import Any, ClassVar
 
+from pydantic import Field, create_model
+
+from korisk._checks import require
 from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError
 from korisk.files import Spec
-from korisk.studies.spec.entries import (
-    ImagesEntry,
-    NetworkKind,
-    NoiseEntry,
-    PointEntry,
-    noise_of,
-    population,
-    source_of,
+from korisk.networks import zoo
+from korisk.problems import (
+    BlurProblem,
+    EllipseSource,
+    FileSource,
+    Gaussian,
+    ImageSource,
+    Motion,
+    MriProblem,
+    Noise,
+    Poisson,
 )
-from korisk.studies.spec.kind import Kind
+from korisk.store.cells import FOUND_AT
+from korisk.studies.spec.entries import PointEntry, Positive, keys_of
+from korisk.studies.spec.kind import Kind, found_at, register
+from korisk.texts import counted
 
-ImagingKeys = TypeVar("ImagingKeys", bound="ImagingEntry")
-ImagingPointKeys = TypeVar("ImagingPointKeys", bound="ImagingPointEntry")
+_NOISES: dict[str, type[Noise]] = {"gaussian": Gaussian, "poisson": Poisson}
 
-_SHARED = {"ellipses", "images", "noise"}  # keys that `population` turns into settings
+Images: Any = create_model("Images", __base__=Spec, **keys_of(FileSource, without=["fingerprint"]))
+
+
+class NoiseEntry(Spec):
+    """Noise on the inputs, of one kind."""
+
+    gaussian: Positive | None = None  # standard deviation over the input's root mean square
+    poisson: Positive | None = None  # photons per ray without an object
 
 
 class ImagingEntry(Spec):
     """Keys of a problem: images and noise."""
 
     ellipses: list[int] = Field(default_factory=lambda: [1, 4])  # least and largest number
-    images: ImagesEntry | None = None  # instead of ellipses
+    images: Images | None = None  # instead of ellipses
     noise: NoiseEntry | None = None
 
 
 class ImagingPointEntry(PointEntry):
-    """Keys of an operating point: the image's size, and the noise if it differs."""
+    """Keys of an operating point, if it differs in images or noise."""
 
-    side: int
+    ellipses: list[int] | None = None
     noise: NoiseEntry | None = None
 
 
-class ImagingKind(Kind[ImagingKeys, ImagingPointKeys]):
+class ImagingKind(Kind):
     """Images of ellipses or of the user, from noisy measurements."""
 
-    networks = get_args(NetworkKind)
+    no_keys = ("source", "noise")
+    shared_keys = ImagingEntry
+    point_keys = ImagingPointEntry
+    networks = tuple(zoo.KINDS)
     photons: ClassVar[bool] = False  # whether Poisson noise makes sense
 
-    def settings(self, shared: ImagingKeys, point: ImagingPointKeys) -> JsonDict:
+    def settings(self, shared: Any, point: Any) -> JsonDict:
         """Images and the study's numbers, overridden by the point's."""
-        ellipses, noise = getattr(point, "ellipses", None), point.noise or shared.noise
-        # Later entries win: keys of the point override those of the study.
-        settings = {
-            "kind": self.name,
-            **population(shared.ellipses if ellipses is None else ellipses, shared.images, noise),
-            **shared.model_dump(exclude=_SHARED, exclude_none=True),
-            **point.model_dump(exclude={"name", "sizes", *_SHARED}, exclude_none=True),
-        }
-        if "poisson" in (settings["noise"] or ()) and not self.photons:
+        settings = super().settings(shared, point)
+        settings = {name: value for name, value in settings.items() if value is not None}
+        ellipses, noise = settings["ellipses"], point.noise or shared.noise
+        valid = len(ellipses) == 2 and 1 <= ellipses[0] <= ellipses[1] <= 100
+        rule = "be the least and the largest number in an image, from 1 to 100"
+        require(valid, "ellipses", rule, ellipses, "write [1, 4]")
+        kinds = {} if noise is None else noise.model_dump(exclude_none=True)
+        rule = "have exactly one of the keys 'gaussian' and 'poisson'"
+        valid = noise is None or len(kinds) == 1
+        require(valid, "noise", rule, len(kinds), "write noise: {gaussian: 0.02}")
+        if "poisson" in kinds and not self.photons:
             problem = f"noise of kind {self.name} must be gaussian"
             raise KoriskError(f"{problem}; write noise: {{gaussian: 0.1}}")
-        return settings
+        common: JsonDict = {"kind": self.name, "population": "ellipses", "ellipses": ellipses}
+        common["noise"] = kinds or None
+        if (images := shared.images) is not None:
+            # Paths are left out of the settings: images may move without becoming another study.
+            description = images.model_dump(exclude_unset=True, exclude=set(found_at(images)))
+            common |= {"population": "images", "images": description}
+        return common | {name: settings[name] for name in settings if name not in common}
 
     def arguments(self, spec: JsonMapping) -> JsonDict:
-        """Arguments of a point's problem: numbers, noise and source of images."""
-        settings = spec["problem"]
-        numbers = settings.keys() - {"kind", "population", *_SHARED}
-        arguments: JsonDict = {name: settings[name] for name in numbers}
-        return arguments | {"noise": noise_of(settings), "source": source_of(spec)}
+        """Numbers, motion, noise and source of images of a point's problem."""
+        arguments = super().arguments(spec)
+        for name in ("population", "images", "ellipses"):
+            arguments.pop(name, None)
+        if (motion := arguments.get("motion")) is not None:
+            arguments["motion"] = Motion(**motion)
+        for kind, level in (arguments["noise"] or {}).items():
+            arguments["noise"] = _NOISES[kind](level)
+        return arguments | {"source": source_of(spec)}
+
+    def moving(self, settings: JsonMapping) -> str:
+        """The motion in the name of a point."""
+        motion = settings.get("motion")
+        return "" if motion is None else f", motion {motion['handled']}"
+
+
+def source_of(spec: JsonMapping) -> ImageSource:
+    """The source of a point's images."""
+    problem = spec["problem"]
+    if problem.get("images") is not None:
+        return FileSource(**problem["images"] | spec[FOUND_AT])
+    fewest, most = problem["ellipses"]
+    return EllipseSource(fewest=fewest, most=most)
+
+
+@register
+class Blur(ImagingKind):
+    """Sharp images from blurred ones."""
+
+    name = "blur"
+    made_of = BlurProblem
+    of_points = ("side", "assumed")
+    truth = "deviation"
+
+    def title(self, settings: JsonMapping) -> str:
+        """Such as "side 32, blur 1.2 for 1"."""
+        assumed, true = settings["assumed"], settings["deviation"]
+        return f"side {settings['side']}, blur {assumed:g} for {true:g}"
+
+    def entries(self, settings: JsonMapping) -> tuple[int, int]:
+        """Pixels, the same for outputs and inputs."""
+        return settings["side"] ** 2, settings["side"] ** 2
+
+
+@register
+class Mri(ImagingKind):
+    """Images from some lines of k-space."""
+
+    name = "mri"
+    made_of = MriProblem
+    of_points = ("side", "lines", "centre", "coils", "mu")
+
+    def settings(self, shared: Any, point: Any) -> JsonDict:
+        """Images, lines and coils."""
+        return {"centre": None} | super().settings(shared, point)
+
+    def title(self, settings: JsonMapping) -> str:
+        """Such as "8 of 32 lines, 4 coils"."""
+        coils = settings.get("coils")
+        coil_text = "" if coils is None else f", {counted(coils, 'coil')}"
+        lines = f"{settings['lines']} of {settings['side']} lines"
+        if (trajectory := settings.get("trajectory")) is not None:
+            shots = "spokes" if trajectory == "radial" else "spiral shots"
+            lines = f"{settings['lines']} {shots}, {settings['side']} pixels"
+        return f"{lines}{coil_text}{self.moving(settings)}"
+
+    def entries(self, settings: JsonMapping) -> tuple[int, int]:
+        """Pixels, and real and imaginary parts of all coils."""
+        pixels = settings["side"] ** 2
+        if settings.get("trajectory") is not None:
+            # Without the user's images, whose path is not among the settings.
+            return super().entries({**settings, "images": None})
+        return pixels, 2 * pixels * (settings.get("coils") or 1)

@@ -1,71 +1,114 @@
-"""Kinds of problems: the keys of their files, the specs of points, problems and fits.
+"""Kinds of problems: the keys of their files, the specs of points, and their problems.
 
-A kind is a subclass of `Kind` that registers itself; `ct.py`, `mri.py`, `blur.py` and `pde.py` have
-one each. docs/how-to/add-a-kind.md shows how to add one from outside.
+A kind is a subclass of `Kind` that registers itself: `imaging.py`, `ct.py` and `pde.py` have those
+of korisk. docs/how-to/add-a-kind.md shows how to add one from outside.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import sys
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
+from pydantic import Field, create_model
+
+from korisk._checks import require
 from korisk._json import JsonDict, JsonMapping
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.store.cells import FOUND_AT
 from korisk.studies.spec.entries import (
     DenseEntry,
+    FieldMetric,
     KnownEntry,
+    Metric,
     ModelsEntry,
-    PointKeys,
+    PointEntry,
     PoolsEntry,
-    ProblemKeys,
     StudyEntry,
     TrainedEntry,
-    checked_sizes,
+    keys_of,
 )
 
 if TYPE_CHECKING:
     from korisk.problems import Problem
-    from korisk.studies.run.fits import Fit
 
-KindClass = TypeVar("KindClass", bound="type[AnyKind]")
+KindClass = TypeVar("KindClass", bound="type[Kind]")
 
-FROM_OUTSIDE = "KORISK_KINDS"  # modules and files to import, as in PATH
+KINDS: dict[str, Kind] = {}  # by name, in the order of registration
 
 
-class Kind(ABC, Generic[ProblemKeys, PointKeys]):
+def register(kind: KindClass) -> KindClass:
+    """Class decorator that registers a kind by its name."""
+    KINDS[kind.name] = kind()
+    return kind
+
+
+class Kind:
     """Base class of kinds of problems; `settings` is the problem of a spec.
 
-    Modules of kinds import PyTorch only inside functions, so that studies can be read without it.
+    The fields of a dataclass are keys of `problem`, with their types and defaults, and keys of a
+    point, where they override those of the problem.
     """
 
     name: ClassVar[str]  # `problem.kind` of a study
-    study: ClassVar[type[StudyEntry[Any, Any]]]  # the keys of its files
-    sizes: ClassVar[tuple[int, ...]] = (4, 16, 64, 256, 1024)  # default of studies
-    models: ClassVar[Spec] = ModelsEntry(KO=KnownEntry(), FC=DenseEntry())  # default of studies
+    made_of: ClassVar[type[Any]]  # the dataclass, such as the problem itself
+    of_points: ClassVar[tuple[str, ...]] = ()  # fields that are keys of points alone
+    no_keys: ClassVar[tuple[str, ...]] = ()  # fields that are no keys
+    defaults: ClassVar[JsonMapping] = {}  # in place of the dataclass's
+    shared_keys: ClassVar[type[Spec]] = Spec  # further keys of `problem`
+    point_keys: ClassVar[type[PointEntry]] = PointEntry  # further keys of a point
+    truth: ClassVar[str | None] = None  # the field that is the default of `assumed`
     relu: ClassVar[bool] = True  # whether outputs are non-negative, so that a ReLU may follow
     networks: ClassVar[tuple[str, ...]] = ()  # kinds that its problem builds, for models.networks
 
-    @abstractmethod
+    @cached_property
+    def study(self) -> type[StudyEntry]:
+        """The keys of its files."""
+        keys: Any = keys_of(self.made_of, without=self.no_keys, defaults=self.defaults)
+        shared: Any = {"kind": (Literal[self.name], self.name)}
+        shared |= {name: key for name, key in keys.items() if name not in self.of_points}
+        overrides: Any = {
+            name: (kind, ...) if default is ... else (kind | None, None)
+            for name, (kind, default) in keys.items()
+        }
+        problem: Any = create_model("Problem", __base__=self.shared_keys, **shared)
+        point: Any = create_model("Point", __base__=self.point_keys, **overrides)
+        metric: Any = Metric if self.relu else FieldMetric
+        return create_model(
+            "Study",
+            __base__=StudyEntry,
+            metric=(metric | None, None),
+            problem=(problem, Field(default_factory=problem)),
+            points=(Annotated[list[point], Field(min_length=1)], ...),
+        )
+
     def problem(self, spec: JsonMapping) -> Problem:
         """The problem of a point."""
+        problem: Problem = self.made_of(**self.arguments(spec))
+        return problem
 
-    def settings(self, shared: ProblemKeys, point: PointKeys) -> JsonDict:
+    def arguments(self, spec: JsonMapping) -> JsonDict:
+        """The fields of a point's problem."""
+        return {name: value for name, value in spec["problem"].items() if name != "kind"}
+
+    def settings(self, shared: Any, point: Any) -> JsonDict:
         """Settings of a point's samples: the study's keys, overridden by the point's."""
         changes = point.model_dump(exclude={"name", "sizes"}, exclude_none=True)
-        return {"kind": self.name} | shared.model_dump() | changes
+        settings: JsonDict = shared.model_dump() | changes
+        if self.truth is not None:
+            # Stored explicitly, so that a spec shows what the network assumes.
+            settings.setdefault("assumed", settings[self.truth])
+        return settings
 
     def title(self, settings: JsonMapping) -> str:
         """Default name of a point."""
         numbers = {name: value for name, value in settings.items() if name != "kind"}
         return ", ".join(f"{name} {value}" for name, value in numbers.items()) or self.name
+
+    def sizes(self, settings: JsonMapping) -> list[int]:
+        """Default training set sizes of a point."""
+        return [4, 16, 64, 256, 1024]
 
     def entries(self, settings: JsonMapping) -> tuple[int, int]:
         """Number of entries of an output and of an input."""
@@ -82,23 +125,8 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         if not all(bool(values.square().sum().isfinite()) for values in sample):
             raise KoriskError("a sample of this problem is not finite; use smaller numbers")
 
-    def fit(self, model: str, settings: JsonMapping) -> Fit:
-        """The fit of a model with these settings."""
-        from korisk.studies.run.fits import fit_of
-
-        return fit_of(model, settings)
-
-    def point(
-        self, entry: StudyEntry[ProblemKeys, PointKeys], point: PointKeys
-    ) -> tuple[str, JsonDict]:
-        """The default name of a point, and its spec."""
-        settings = self.settings(entry.problem, point)
-        return self.title(settings), self.spec(entry, settings, point.sizes or entry.sizes)
-
-    def spec(
-        self, entry: StudyEntry[ProblemKeys, PointKeys], settings: JsonDict, sizes: list[int] | None
-    ) -> JsonDict:
-        """Everything that the results of a point depend on.
+    def point(self, entry: StudyEntry, point: Any) -> tuple[str, JsonDict]:
+        """The default name of a point, and its spec: everything that its results depend on.
 
         Keys of later versions are left out unless they are used, so that older stores can be
         continued.
@@ -106,20 +134,27 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         if entry.protocol != "rigorous":
             rule = f"protocol {entry.protocol!r} exists for kind ct only, got kind {self.name}"
             raise KoriskError(f"{rule}; leave protocol out")
-        models: Any = entry.models or self.models
-        trained: list[TrainedEntry] = getattr(models, "networks", None) or []
+        settings, pools = self.settings(entry.problem, point), entry.pools or PoolsEntry()
+        models = entry.models or ModelsEntry(KO=KnownEntry(), FC=DenseEntry())
         spec: JsonDict = {
             "protocol": "rigorous",
             "problem": settings,
-            "pools": (entry.pools or PoolsEntry()).model_dump(),
-            "sizes": checked_sizes(list(sizes or self.sizes)),
-            "models": models.model_dump(mode="json", exclude_none=True, exclude={"networks"}),
+            "pools": pools.model_dump(),
+            "sizes": checked_sizes(point.sizes or entry.sizes or self.sizes(settings)),
+            "models": self._models(models, pools.validation),
             "metric": entry.metric or "mse",
         }
-        if not spec["models"] and not trained:
+        if (images := getattr(entry.problem, "images", None)) is not None:
+            spec[FOUND_AT] = found_at(images)
+        return self.title(settings), spec
+
+    def _models(self, models: ModelsEntry, validation: int) -> JsonDict:
+        """Settings of KO and FC, then of networks by name with the keys of their kind."""
+        settings = models.model_dump(mode="json", exclude_none=True, exclude={"networks"})
+        if not settings and not models.networks:
             problem = "models must name KO, FC or both, or networks, got neither"
             raise KoriskError(f"{problem}; leave models out for both")
-        for model, fitted in spec["models"].items():
+        for model, fitted in settings.items():
             keys = getattr(models, model)
             keys.check(f"models.{model}")
             # Outputs of both signs need a network without a ReLU, and without its refinement.
@@ -129,93 +164,38 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
                     rule = f"models.{model}.{key} must be {str(value).lower()} for kind {self.name}"
                     raise KoriskError(f"{rule}; leave it out")
             fitted.update((key, value) for key, value in fixed.items() if key in fitted)
-            if fitted.get("select") == "validation" and not spec["pools"]["validation"]:
+            if fitted.get("select") == "validation" and not validation:
                 rule = f"models.{model}.select is 'validation', but pools.validation is 0"
                 raise KoriskError(f"{rule}; give it images")
-        if trained:
-            spec["models"] |= self._trained(trained, spec["pools"]["validation"])
-        if (images := getattr(entry.problem, "images", None)) is not None:
-            spec[FOUND_AT] = images.found_at
-        return spec
+        for network in models.networks or ():
+            name = network.name or network.kind
+            self._check_network(name, network, settings, validation)
+            exclude = {"name", *network.misplaced()[1]}
+            settings[name] = network.model_dump(mode="json", exclude=exclude)
+        return settings
 
-    def _trained(self, networks: list[TrainedEntry], validation: int) -> JsonDict:
-        """Networks by name, with the keys of their kind."""
-        for network in networks:
-            if network.kind not in self.networks:
-                kinds = (kind.name for kind in KINDS.values() if network.kind in kind.networks)
-                rule = f"{network.kind} is for problems of kind {', '.join(kinds)}"
-                remedy = f"; use {', '.join(self.networks)}" if self.networks else ""
-                raise KoriskError(f"models.networks: {rule}, got {self.name}{remedy}")
+    def _check_network(
+        self, name: str, network: TrainedEntry, others: JsonMapping, validation: int
+    ) -> None:
+        rule = f"be one of {', '.join(self.networks) or 'none'} for problems of kind {self.name}"
+        met = network.kind in self.networks
+        require(met, "models.networks: kind", rule, network.kind, "name one of them")
         if not validation:
             rule = "models.networks keep their best step on validation images"
             raise KoriskError(f"{rule}, but pools.validation is 0; give it images")
-        settings: JsonDict = {}
-        for network in networks:
-            name = network.name or network.kind
-            if name in ("KO", "FC", *settings):
-                why = f"models.networks must differ in name, from KO and FC too, got {name!r} twice"
-                raise KoriskError(f"{why}; give name: to one")
-            network.check("models.networks")
-            _, misplaced = network.misplaced()
-            settings[name] = network.model_dump(mode="json", exclude={"name", *misplaced})
-        return settings
+        if name in ("KO", "FC", *others):
+            why = f"models.networks must differ in name, from KO and FC too, got {name!r} twice"
+            raise KoriskError(f"{why}; give name: to one")
+        network.check("models.networks")
 
 
-AnyKind = Kind[Any, Any]
-
-KINDS: dict[str, AnyKind] = {}  # by name, in the order of registration
-
-
-def register(kind: KindClass) -> KindClass:
-    """Class decorator that registers a kind by its name."""
-    KINDS[kind.name] = kind()
-    return kind
+def checked_sizes(sizes: list[int]) -> list[int]:
+    """Training set sizes in ascending order."""
+    require(sorted(set(sizes)) == sizes, "sizes", "be ascending, each once", sizes, "sort them")
+    return sizes
 
 
-def classes_for(specs: Iterable[JsonMapping]) -> tuple[type, ...]:
-    """The registered classes that cells of these specs use, to be sent to workers.
-
-    Classes are pickled by the names of their modules: a worker that unpickles them imports these
-    modules, which register themselves there.
-    """
-    return tuple({type(kind_named(spec["problem"]["kind"])): None for spec in specs})
-
-
-def kind_named(name: object) -> AnyKind:
-    """The kind of this name; modules in `KORISK_KINDS` are imported if it is unknown."""
-    if isinstance(name, str) and name not in KINDS:
-        # Imported only for an unknown kind: users' files may be slow to import, or broken.
-        _import_listed(filter(None, os.environ.get(FROM_OUTSIDE, "").split(os.pathsep)))
-    if not isinstance(name, str) or name not in KINDS:
-        hint = did_you_mean(str(name), KINDS)
-        raise KoriskError(f"there is no problem of kind {shown(name)}{hint}")
-    return KINDS[name]
-
-
-def entries(settings: JsonMapping) -> tuple[int, int]:
-    """Number of entries of an output and of an input of a point's problem."""
-    return kind_named(settings["kind"]).entries(settings)
-
-
-def _import_listed(places: Iterable[str]) -> None:
-    """Import modules by their names, or files by their paths."""
-    for place in places:
-        path = Path(place)
-        is_file = path.suffix == ".py"
-        if is_file and not path.is_file():
-            raise KoriskError(f"{FROM_OUTSIDE}: {place}: no such file; check the path")
-        if is_file and (folder := str(path.resolve().parent)) not in sys.path:
-            sys.path.insert(0, folder)  # workers inherit it
-        try:
-            module = import_module(path.stem if is_file else place)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            remedy = "correct it"
-            if isinstance(error, ModuleNotFoundError) and error.name == place.partition(".")[0]:
-                remedy = "name a module that Python finds, or a file that ends in .py"
-            problem = f"{FROM_OUTSIDE}: {place} cannot be imported: {reason}; {remedy}"
-            raise KoriskError(problem) from error
-        # Python caches modules by name: a file may be hidden by another module.
-        if is_file and Path(module.__file__ or "").resolve() != path.resolve():
-            clash = f"{FROM_OUTSIDE}: another module is called {path.stem}"
-            raise KoriskError(f"{clash}; rename {place}")
+def found_at(images: Any) -> dict[str, str]:
+    """Paths of images and of the table of patients; a fingerprint identifies the content."""
+    table = {"patients": images.patients} if images.patients.lower().endswith(".csv") else {}
+    return {"path": images.path, **table}

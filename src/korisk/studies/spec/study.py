@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from korisk import _checks
 from korisk._json import JsonDict, JsonMapping
@@ -14,11 +13,8 @@ from korisk.files import parse, read_yaml
 from korisk.store.cells import Task
 from korisk.studies.spec.entries import PROTOCOLS as PROTOCOLS
 from korisk.studies.spec.entries import Protocol as Protocol
-from korisk.studies.spec.entries import source_of
-from korisk.studies.spec.kind import AnyKind, kind_named
-
-if TYPE_CHECKING:
-    from korisk.problems import Problem
+from korisk.studies.spec.kind import Kind, found_at
+from korisk.studies.spec.registry import kind_named
 
 
 class Study:
@@ -31,8 +27,7 @@ class Study:
     source : object, default "the study"
         Name of the study in error messages, such as the path of the file.
     ran : bool, default False
-        Whether it ran before; then the values of the problem are not checked again, since that
-        needs PyTorch.
+        Whether it ran before; then the values of the problem are not checked again.
     folder : Path, optional
         The folder to which paths of images are relative.
 
@@ -77,7 +72,7 @@ class Study:
         # Paths in a file are relative to its folder; stored ones are absolute.
         images = getattr(entry.problem, "images", None)
         if folder is not None and images is not None:
-            paths = {key: str((folder / path).resolve()) for key, path in images.found_at.items()}
+            paths = {key: str((folder / path).resolve()) for key, path in found_at(images).items()}
             updated = entry.problem.model_copy(update={"images": images.model_copy(update=paths)})
             entry = entry.model_copy(update={"problem": updated})
         try:
@@ -148,19 +143,10 @@ def asked_for(study: JsonMapping) -> list[Task] | None:
         return None
 
 
-def problem_of(spec: JsonMapping) -> Problem:
-    """The problem of a cell with this spec."""
-    return kind_named(spec["problem"]["kind"]).problem(spec)
-
-
-def _check_values(kind: AnyKind, spec: JsonDict, seeds: list[int]) -> None:
+def _check_values(kind: Kind, spec: JsonDict, seeds: list[int]) -> None:
     """Build the problem and the fits once, so that wrong values are reported before a run."""
-    try:
-        import torch  # noqa: F401
-    except ModuleNotFoundError:
-        return  # nothing can run without PyTorch
     from korisk.images import image_pools
-    from korisk.problems import FileSource
+    from korisk.studies.run.fits import fit_of
 
     problem, settings = kind.problem(spec), spec["problem"]
     # Problems with the user's images are checked by reading them, below.
@@ -168,11 +154,9 @@ def _check_values(kind: AnyKind, spec: JsonDict, seeds: list[int]) -> None:
         kind.check(settings, problem)
     outputs, inputs = kind.entries(settings)
     for model, fitted in spec["models"].items():
-        kind.fit(model, fitted).check(fitted, settings.get("side", 0), outputs, inputs)
+        fit_of(model, fitted).check(fitted, settings.get("side", 0), outputs, inputs)
     if "images" in settings:
-        source = source_of(spec)
-        assert isinstance(source, FileSource)
-        images = source.read(settings["side"])
+        images = problem.source.read(settings["side"])  # type: ignore[attr-defined]
         # Splits depend on the seed, and some may leave too few patients.
         for seed in seeds:  # raises if there are too few
             image_pools(images, seed=seed, train=spec["sizes"][-1], **spec["pools"])
