@@ -178,7 +178,7 @@ def test_a_change_that_was_measured_is_never_denied(sizes: list[int]) -> None:
     found = crossing(curve("KO", flat(1e-3), sizes), curve("FC", falling(1, 1.2), sizes))
     assert found is not None
     assert (found.means, found.better) == ((sizes[-2], 1024), "FC")
-    assert "every N measured" not in found.explain(sizes=True)
+    assert "every N measured" not in found.explanation
     assert (found.crossover is not None) == (len(sizes) == 3)
 
 
@@ -186,7 +186,7 @@ def test_without_a_change_the_words_say_how_far_was_looked() -> None:
     for sizes in ([4, 8], [4, 8, 16]):
         found = crossing(curve("KO", flat(1e-3), sizes), curve("FC", flat(0.1), sizes))
         assert found is not None
-        assert f"KO is better at every measured N, up to {sizes[-1]}" in found.explain(sizes=True)
-        said = "At least 3 sizes are needed to extrapolate" in found.explain(sizes=True)
+        assert f"KO is better at every measured N, up to {sizes[-1]}" in found.explanation
+        said = "At least 3 sizes are needed to extrapolate" in found.explanation
         assert said == (len(sizes) == 2)
     assert crossing(curve("KO", flat(1e-3), [4, 8]), curve("FC", flat(1), [16])) is None

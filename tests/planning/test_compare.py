@@ -211,7 +211,7 @@ def test_a_comparison_has_a_line_for_every_model_and_those_of_its_plans() -> Non
         advice = plan.recommend()
         (line,) = [line for line in lines if line.startswith(f"{name}: ") and advice.odds in line]
         assert advice.sentence in line
-    assert pair.crossing.explain() in lines
+    assert pair.crossing.explanation in lines
     assert (pair.record in lines) == (pair.record != "")
     full = pair.explain(full=True)
     assert all(text in full for plan in (pair.first, pair.second) for text in plan.findings)

@@ -16,7 +16,7 @@ from korisk.planning.compare import (
     Crossing,
     Crossover,
     crossing,
-    first_above,
+    crossing_of,
     mean_at,
     odds_between,
 )
@@ -146,27 +146,22 @@ def test_of_many_sizes_only_three_per_doubling_are_compared(
         assert (1007 in n) == all_sizes
 
 
-def test_a_level_is_first_reached_between_two_sizes_evenly_in_log_n() -> None:
-    n, rising = np.array([10.0, 100.0, 1000.0]), np.array([0.1, 0.3, 0.7])
-    assert first_above(n, rising, 0.2) == pytest.approx(math.sqrt(1000))
-    assert first_above(n, rising, 0.4) == pytest.approx(10**2.25)
-    assert first_above(n, rising, 0.1) == 10
-    assert first_above(n, rising, 0.05) == 10
-    assert first_above(n, rising, 0.3) == pytest.approx(100)
-    assert first_above(n, rising, 0.71) == math.inf
-
-
 # --- In words ------------------------------------------------------------------------------------
 
 CROSS = Crossover(1500, 1200.0, 2000.0, "FC", measured=True)
 BEYOND = replace(CROSS, measured=False)
+NAMES = ("KO", "FC")
+
+
+def beside(cross: Crossover | None, sizes: list[int], *means: list[float]) -> Crossing:
+    """A crossover beside the means of KO and FC."""
+    return crossing_of(cross, [kr.Curve(sizes, each) for each in means], NAMES)
 
 
 def test_a_crossover_is_told_with_its_interval_and_its_place() -> None:
     for cross, place in ((CROSS, "within the pilots"), (BEYOND, "by extrapolation")):
         text = cross.explain()
         assert all(fact in text for fact in ("N = 1,500", place, "1,200 to 2,000", "FC"))
-        assert Crossing(cross).explain() == text
     assert "1,200 or more" in replace(CROSS, upper=math.inf).explain()
 
 
@@ -177,42 +172,40 @@ def test_a_crossover_is_told_with_its_interval_and_its_place() -> None:
 def test_inside_the_pilots_the_means_change_their_order_at_the_crossover(
     means: tuple[int, int], agrees: bool
 ) -> None:
-    cross = Crossing(CROSS, means, "FC", 4000, 5)
-    assert cross.agrees == agrees
+    found = beside(CROSS, [*means, 4000], [0.3, 0.3, 0.3], [0.4, 0.2, 0.2])
+    assert (found.crossover is None) != agrees
     facts = (f"between N = {means[0]:,} and {means[1]:,}", "FC is better at N = 4,000")
-    assert all(fact in cross.explain() for fact in facts) != agrees
-    assert (cross.explain() == CROSS.explain()) == agrees
-    assert (cross.to_dict()["crossover"] is None) != agrees
+    assert all(fact in found.explanation for fact in facts) != agrees
+    assert (found.explanation == CROSS.explain()) == agrees
     # Of several changes of the order, the one at the crossover is told.
-    sizes = [*means, 8000]
-    curves = [kr.Curve(sizes, means) for means in ([0.3, 0.3, 0.3], [0.4, 0.2, 0.4])]
-    of_means = Crossing.of_curves(CROSS, curves, ("KO", "FC"))
-    assert of_means.means == (means if agrees else (means[1], 8000))
-    assert (of_means.better, of_means.last, of_means.sizes) == ("KO", 8000, 3)
+    found = beside(CROSS, [*means, 8000], [0.3, 0.3, 0.3], [0.4, 0.2, 0.4])
+    assert found.means == (means if agrees else (means[1], 8000))
+    assert (found.better, found.last, found.sizes) == ("KO", 8000, 3)
 
 
 def test_beyond_the_pilots_the_model_that_gets_better_is_not_better_already() -> None:
-    assert Crossing(BEYOND, None, "KO", 1000, 5).agrees
-    assert not Crossing(BEYOND, None, "FC", 1000, 5).agrees
-    assert not Crossing(BEYOND, (500, 1000), "FC", 1000, 5).agrees
+    low, high, falls = [0.1, 0.1], [0.2, 0.2], [0.2, 0.05]
+    assert beside(BEYOND, [500, 1000], low, high).crossover == BEYOND
+    assert beside(BEYOND, [500, 1000], low, falls).crossover is None
     for cross in (CROSS, BEYOND):
-        assert Crossing(cross).agrees, "without means, there is nothing to contradict it"
-    assert not Crossing(CROSS, None, "FC", 4000, 5).agrees
-    contradicted = Crossing(BEYOND, None, "FC", 1000, 5)
-    assert "do not clearly cross: FC is better at every measured N, up to 1,000" in (
-        contradicted.explain()
-    )
-    assert "1,500" not in contradicted.explain()
-    assert contradicted.to_dict()["crossover"] is None
+        found = beside(cross, [500, 1000], low, low)
+        assert found.crossover == cross, "equal means contradict nothing"
+    assert beside(CROSS, [500, 4000], high, low).crossover is None
+    contradicted = beside(BEYOND, [500, 1000], high, low)
+    sentence = "do not clearly cross: FC is better at every measured N, up to 1,000"
+    assert sentence in contradicted.explanation
+    assert "1,500" not in contradicted.explanation
+    assert contradicted.crossover is None
 
 
-@pytest.mark.parametrize(("sizes", "enough"), [(2, False), (3, True)])
-def test_three_sizes_are_needed_to_extrapolate(sizes: int, enough: bool) -> None:
-    few = Crossing(None, None, "FC", 1000, sizes)
+@pytest.mark.parametrize(("sizes", "enough"), [([500, 1000], False), ([250, 500, 1000], True)])
+def test_three_sizes_are_needed_to_extrapolate(sizes: list[int], enough: bool) -> None:
+    curves = [kr.Curve(sizes, [factor] * len(sizes)) for factor in (0.2, 0.1)]
+    found = crossing(*curves)
+    assert found is not None
     more = " At least 3 sizes are needed to extrapolate."
-    assert few.explain(sizes=True) == few.explain() + ("" if enough else more)
-    assert few.to_dict()["explanation"] == few.explain(sizes=True)
-    assert few.to_dict()["crossover"] is None
+    assert found.explanation.endswith(more) != enough
+    assert found.crossover is None
 
 
 def test_means_are_compared_at_common_sizes_and_interpolated_between(
@@ -231,7 +224,7 @@ def test_means_are_compared_at_common_sizes_and_interpolated_between(
     equal = kr.compare(first, kr.Curve([16, 64, 256], [0.4, 0.2, 0.1], model="FC"), 0.05)
     assert equal.crossing.better == ""
     apart = kr.compare(first, kr.Curve([300, 600, 900], [0.09, 0.06, 0.05]), 0.05)
-    assert apart.crossing == Crossing(apart.crossover)
+    assert (apart.crossing.sizes, apart.crossing.crossover) == (0, apart.crossover)
     assert mean_at(first, 64) == 0.2
     assert crossing(first, second) == pair.crossing
 
@@ -358,9 +351,17 @@ def test_curves_cross_where_they_must(
 def test_curves_of_few_sizes_change_their_order_between_common_ones() -> None:
     first = kr.Curve([8, 16], [0.3, 0.25], model="KO")
     few = crossing(first, kr.Curve([8, 16], [0.5, 0.1], model="FC"))
-    assert few == Crossing(None, (8, 16), "FC", 16, 2)
+    assert few is not None
+    assert (few.crossover, few.means, few.better, few.last, few.sizes) == (
+        None,
+        (8, 16),
+        "FC",
+        16,
+        2,
+    )
     assert crossing(first, kr.Curve([32, 64], [0.5, 0.1])) is None
     worse = crossing(first, kr.Curve([8, 16, 32], [0.6, 0.5, 0.4], model="FC"))
-    assert worse == Crossing(None, None, "KO", 16, 2)
-    assert Crossing(None).explain().startswith("The curves do not clearly cross")
-    assert (Crossing(None).last, Crossing(None).sizes, Crossing(None).agrees) == (0, 0, False)
+    assert worse is not None
+    assert (worse.crossover, worse.means, worse.better, worse.sizes) == (None, None, "KO", 2)
+    none = beside(None, [8, 16], [0.1, 0.1], [0.1, 0.1])
+    assert none.explanation.startswith("The curves do not clearly cross")

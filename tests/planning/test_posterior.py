@@ -10,9 +10,9 @@ from scipy.stats import beta, norm
 
 import korisk as kr
 from korisk.curves.noise import relative_variance
-from korisk.planning.compare import first_above
 from korisk.planning.futures.posterior import MOST_SIZES, Posterior, heavy, posterior, thinned
 from korisk.planning.futures.prior import Kind, Prior, prior_at
+from korisk.planning.recommend import Chances
 from pilots import FC_128, N_128, power_pilot, scaled
 
 Array = NDArray[np.float64]
@@ -266,4 +266,4 @@ def test_the_grid_closes_in_on_what_is_heavy(mass: list[float], ends: tuple[int,
 )
 def test_where_odds_pass_a_level(rising: list[float], level: float, where: float) -> None:
     n = np.array([4.0, 16.0, 64.0])
-    assert first_above(n, np.array(rising), level) == pytest.approx(where)
+    assert Chances(n, np.array(rising)).first(level) == pytest.approx(where)

@@ -61,7 +61,6 @@ def browser() -> "Iterator[Browser]":
 def few_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers to more targets take seconds."""
     monkeypatch.setattr("korisk.planning.targets.STOPS", 6)
-    monkeypatch.setattr("korisk.planning.targets._FEWER", (1,))
     monkeypatch.setattr("korisk.planning.targets._ROUND", (1, 3))
 
 
@@ -353,7 +352,7 @@ def test_a_comparison_says_the_same_in_every_view(
     full = one_line(outputs(*command, "--full", "--html", html, code=code)[0])
     content = json.loads(outputs(*command, "--json", code=code)[0])
     plans = dict(zip(both.names, (both.first, both.second), strict=True))
-    shared = [both.saving(), both.record, both.crossing.explain()]
+    shared = [both.saving(), both.record, both.crossing.explanation]
     of_models = [
         text.removeprefix(f"{name}: ")
         for name, plan in plans.items()
@@ -363,7 +362,7 @@ def test_a_comparison_says_the_same_in_every_view(
     with fresh_page(browser) as page:
         page.goto(f"{html.as_uri()}#target={target}")
         assert page.text_content("#headline") == both.saving()
-        assert text_of(page, "odds") == both.crossing.explain()
+        assert text_of(page, "odds") == both.crossing.explanation
         assert text_of(page, "record") == both.record
         names = "advice", "reasons", "samples"
         views = {"terminal": full, "page": text_of(page, *names), "notebook": notebook(both)}

@@ -544,7 +544,7 @@ def test_a_comparison_opens_on_the_ratio_and_the_crossing(
             stop(page, share)
             both = compare(ko, other, float(page.input_value("#target")))
             assert page.inner_text("#headline") == both.saving()
-            assert page.inner_text("#odds") == both.crossing.explain()
+            assert page.inner_text("#odds") == both.crossing.explanation
             grey = "unlikely" in (page.get_attribute("#headline", "class") or "")
             assert grey == (not both.likely)
             advised = [plan.recommend() for plan in (both.first, both.second)]

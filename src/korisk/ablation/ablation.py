@@ -381,7 +381,7 @@ class Ablation(Reported):
                 f"No target was given: at N = {n:,} {ends} were reached; "
                 f"{value(self.target)} is an error 5% above the best of {self.default}."
             )
-        sentences += [self.comparison.crossing.explain(), self.bound_sentence]
+        sentences += [self.comparison.crossing.explanation, self.bound_sentence]
         return " ".join(filter(None, sentences))
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -63,7 +63,7 @@ def run(
             points[point] = {curve.model: curve.records() for curve in models}
             if point in crossings:
                 meeting = crossings[point]
-                points[point]["crossing"] = None if meeting is None else meeting.to_dict()
+                points[point]["crossing"] = meeting and asdict(meeting)
         print_json({"store": str(store_path(folder)), **outcome.counts, "points": points})
     else:
         for point, models in by_point.items() if full else ():
@@ -112,8 +112,7 @@ def _summary_lines(
         size = f" at N = {sizes.pop():,}" if len(sizes) == 1 else ""
         meeting = crossings.get(point)
         sentence = _NO_COMMON_SIZE if point in crossings else ""
-        if meeting is not None:
-            sentence = meeting.explain(sizes=True)
+        sentence = meeting.explanation if meeting else sentence
         yield f"{point}: {models[0].metric} of {', '.join(errors)}{size}. {sentence}".rstrip()
     if len(points) > _POINTS_SHOWN and not all_points:
         yield f"{len(points) - _POINTS_SHOWN:,} more points; --full prints them all."

@@ -127,7 +127,7 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
         crossed = crossing(known, dense)
         cross = None if crossed is None else crossed.crossover
         where = "no clear crossing"
-        if crossed and cross and crossed.agrees:
+        if cross:
             ends = f"at least {cross.lower:,.0f}"
             if math.isfinite(cross.upper):
                 ends = f"{cross.lower:,.0f} to {cross.upper:,.0f}"

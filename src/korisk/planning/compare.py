@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from korisk.errors import Message, invalid
 from korisk.planning import words
 from korisk.planning.forecast import LEAST_SIZES, Source, check_curve, check_target
 from korisk.planning.plan import Plan, forecast, has_numbers, sample_cells, sample_heads
-from korisk.planning.recommend import LEVELS
+from korisk.planning.recommend import LEVELS, Chances
 from korisk.planning.record import RECORD
 from korisk.texts import Table, number
 
@@ -85,61 +85,12 @@ class Crossover:
 class Crossing:
     """Where two models change their order: by the extrapolation, and by the measured means."""
 
-    crossover: Crossover | None
-    means: tuple[int, int] | None = None
-    better: str = ""
-    last: int = 0
-    sizes: int = 0
-
-    @property
-    def agrees(self) -> bool:
-        """Whether there is a crossover that the measured means do not contradict.
-
-        Inside the pilots the means must change their order there; beyond them, the model that
-        becomes better must not have the lower mean already.
-        """
-        if self.crossover is None or not self.better:
-            return self.crossover is not None
-        if self.crossover.measured:
-            return self.means is not None and self.means[0] <= self.crossover.n <= self.means[1]
-        return self.better != self.crossover.better_after
-
-    def explain(self, *, sizes: bool = False) -> str:
-        """Where the curves cross, in a sentence consistent with the measured means."""
-        if sizes and self.sizes < LEAST_SIZES:
-            return f"{self.explain()} At least {LEAST_SIZES} sizes are needed to extrapolate."
-        if self.crossover is not None and self.agrees:
-            return self.crossover.explain()
-        return words.not_crossing(self.better, self.last, self.means)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The crossing as plain values; a crossover that the means contradict is left out."""
-        content = asdict(self) | {"explanation": self.explain(sizes=True)}
-        return content if self.agrees else content | {"crossover": None}
-
-    @classmethod
-    def of_curves(
-        cls, cross: Crossover | None, curves: Sequence[Curve], names: Sequence[str]
-    ) -> Self:
-        """The crossing of means; at a size that one curve lacks, its mean is interpolated.
-
-        Of equal curves, none is better.
-        """
-        start, end = (pick(c.sizes[k] for c in curves) for pick, k in ((max, 0), (min, -1)))
-        sizes = np.unique(np.concatenate([curve.sizes for curve in curves]))
-        sizes = sizes[(sizes >= start) & (sizes <= end)]
-        if not sizes.size:
-            return cls(cross)
-        first, second = (
-            np.interp(np.log(sizes), np.log(curve.sizes), np.log(curve.means)) for curve in curves
-        )
-        n, ahead = sizes.tolist(), (second < first).tolist()
-        # Of several changes of order, report the one at the crossover, or else the last.
-        turns = [(n[k - 1], n[k]) for k in range(1, len(n)) if ahead[k] != ahead[k - 1]]
-        at_cross = [turn for turn in turns if cross is not None and turn[0] <= cross.n <= turn[1]]
-        means = next(iter(at_cross + turns[::-1]), None)
-        better = "" if np.allclose(first, second) else names[ahead[-1]]
-        return cls(cross, means, better, n[-1], len(n))
+    crossover: Crossover | None  # None where the means contradict it
+    means: tuple[int, int] | None  # the N between which they change their order
+    better: str  # the model with the lower mean at `last`; empty for equal curves
+    last: int  # the largest N of both
+    sizes: int  # that both have, or that lie between those of one
+    explanation: str
 
 
 @dataclass(frozen=True)
@@ -208,17 +159,16 @@ class Comparison(Shown):
             larger = plans[1] if smaller is plans[0] else plans[0]
             if math.isinf(larger.lower) and larger.doubt:  # below rounding
                 return None
-            at_most = [smaller.chances.first(share) for share in _SHARES]
             # Cut at the horizon, so that the bound holds whatever happens beyond it.
-            horizon = larger.forecast.horizon
-            needed = [min(larger.chances.first(share), horizon) for share in _SHARES]
+            at_most = smaller.chances.each_first(_SHARES)
+            needed = np.minimum(larger.chances.each_first(_SHARES), larger.forecast.horizon)
             least = float(np.exp(_quantiles(needed, at_most, self.together, (0.05,)).item()))
             if not least:
                 return None
             return (least, math.inf) if smaller is plans[0] else (0.0, 1 / least)
         # Futures without an answer get an N so large that a quantile which falls on one is seen.
         first, second = (
-            [min(plan.chances.first(share), _NEVER * plan.forecast.horizon) for share in _SHARES]
+            np.minimum(plan.chances.each_first(_SHARES), _NEVER * plan.forecast.horizon)
             for plan in plans
         )
         low, high = np.exp(_quantiles(second, first, self.together, (0.05, 0.95)))
@@ -285,9 +235,9 @@ class Comparison(Shown):
         # Lower end: the last N with odds of 5% before they pass one half for good.
         unlikely = np.flatnonzero(odds[: turn + 1] <= 0.05)
         begin = int(unlikely[-1]) if unlikely.size else 0
-        low = first_above(n[begin:], odds[begin:], 0.05)
-        n, odds = n[turn:], odds[turn:]
-        crossing_n, high = (first_above(n, odds, level) for level in (0.5, 0.95))
+        low = Chances(n[begin:], odds[begin:]).first(0.05)
+        later = Chances(n[turn:], odds[turn:])
+        crossing_n, high = later.first(0.5), later.first(0.95)
         if math.isinf(crossing_n):
             return None
         measured = crossing_n <= min(plan.forecast.measured for plan in plans)
@@ -326,7 +276,7 @@ class Comparison(Shown):
     def crossing(self) -> Crossing:
         """Where the better of the two changes, by the crossover and by the measured means."""
         curves = [plan.forecast.evidence for plan in self._plans]
-        return Crossing.of_curves(self.crossover, curves, self.names)
+        return crossing_of(self.crossover, curves, self.names)
 
     @property
     def likely(self) -> bool:
@@ -388,7 +338,7 @@ class Comparison(Shown):
         fractions = low.unit.law == "error" and low.means.max() < 1 < high.means.min()
         if not (fractions and ratios.size and ratios.min() > _LIKE_PERCENT):
             return ""
-        return words.unit_doubt(low_name, high_name)
+        return words.reason("percent", low=low_name, high=high_name)
 
     def explain(self, *, full: bool = False) -> Message:
         """The comparison in lines: the ratio, its record, what to do with each, where they cross.
@@ -411,7 +361,7 @@ class Comparison(Shown):
             lines.append(
                 " ".join(filter(None, (f"{name}: {text[0].lower()}{text[1:]}", advice.odds)))
             )
-        lines.append(self.crossing.explain())
+        lines.append(self.crossing.explanation)
         for name, plan in zip(self.names, self._plans, strict=True):
             lines += [Message(f"{name}: ", text) for text in plan.oddities(full=full)]
         return words.paragraph([line for line in lines if line], "\n")
@@ -489,13 +439,36 @@ def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator
 
 def crossing(first: Curve, second: Curve) -> Crossing | None:
     """Where the better of two curves changes; None if their N do not overlap."""
-    crossover = None
+    crossover, remark = None, f" At least {LEAST_SIZES} sizes are needed to extrapolate."
     if min(len(first.sizes), len(second.sizes)) >= LEAST_SIZES:
         # The crossover does not depend on the target; the lowest error is never refused as easy.
         lowest = first.unit.from_error(min(first.means.min(), second.means.min()))
-        crossover = compare(first, second, float(lowest)).crossover
-    found = Crossing.of_curves(crossover, (first, second), (first.model, second.model))
-    return found if found.sizes else None
+        crossover, remark = compare(first, second, float(lowest)).crossover, ""
+    found = crossing_of(crossover, (first, second), (first.model, second.model))
+    return replace(found, explanation=found.explanation + remark) if found.sizes else None
+
+
+def crossing_of(cross: Crossover | None, curves: Sequence[Curve], names: Sequence[str]) -> Crossing:
+    """The crossing of two curves; at a size that one lacks, its mean is interpolated."""
+    start, end = (pick(c.sizes[k] for c in curves) for pick, k in ((max, 0), (min, -1)))
+    sizes = np.unique(np.concatenate([curve.sizes for curve in curves]))
+    sizes = sizes[(sizes >= start) & (sizes <= end)]
+    first, second = (
+        np.interp(np.log(sizes), np.log(curve.sizes), np.log(curve.means)) for curve in curves
+    )
+    n, ahead = sizes.tolist(), (second < first).tolist()
+    # Of several changes of order, report the one at the crossover, or else the last.
+    turns = [(n[k - 1], n[k]) for k in range(1, len(n)) if ahead[k] != ahead[k - 1]]
+    at_cross = [turn for turn in turns if cross is not None and turn[0] <= cross.n <= turn[1]]
+    means, last = next(iter(at_cross + turns[::-1]), None), max(n, default=0)
+    better = "" if np.allclose(first, second) else names[ahead[-1]]
+    # Inside the pilots, the means must change their order at the crossover; beyond them, the model
+    # that becomes better must not have the lower mean already.
+    if cross is not None and better:
+        denied = not at_cross if cross.measured else better == cross.better_after
+        cross = None if denied else cross
+    sentence = words.not_crossing(better, last, means) if cross is None else cross.explain()
+    return Crossing(cross, means, better, last, len(n), sentence)
 
 
 def mean_at(curve: Curve, n: int) -> float:
@@ -516,9 +489,7 @@ def _coupling(first: Array, second: Array, correlation: Array | float) -> Array:
     return np.asarray(np.exp(-0.5 * exponent / rest) / np.sqrt(rest))
 
 
-def _quantiles(
-    over: Sequence[float], under: Sequence[float], correlation: float, levels: Sequence[float]
-) -> Array:
+def _quantiles(over: Array, under: Array, correlation: float, levels: Sequence[float]) -> Array:
     """Quantiles of log(over / under), where both are given by their quantiles at `_SHARES`."""
     from scipy.special import ndtri
 
@@ -564,16 +535,3 @@ def odds_between(
     cells = np.arange(len(weight))
     lower = np.sign(cells[:, None] - cells[None, :])[..., None]  # 1 where the second is lower
     return np.asarray((weight * 0.5 * (1 + lower)).sum(axis=(0, 1)) / weight.sum(axis=(0, 1)))
-
-
-def first_above(n: Array, rising: Array, level: float) -> float:
-    """The first N at which a quantity reaches a level, interpolated in log N."""
-    above = np.flatnonzero(rising >= level)
-    if not above.size:
-        return math.inf
-    index = int(above[0])
-    if index == 0:
-        return float(n[0])
-    before, after = rising[index - 1], rising[index]
-    fraction = (level - before) / (after - before)
-    return float(np.exp(np.log(n[index - 1]) * (1 - fraction) + np.log(n[index]) * fraction))

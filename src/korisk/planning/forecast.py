@@ -8,7 +8,7 @@ pilot, `Measured` decides; beyond it, the posterior of `futures`.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Literal, Protocol
 
@@ -191,15 +191,11 @@ class Outlook:
         """(M,) the p-quantile of the error at each N."""
         return np.asarray(np.exp(self.law(np.atleast_1d(np.asarray(n, dtype=float))).quantile(p)))
 
-    def reached(self, n: int, p: float) -> float:
-        """The error, in the user's unit, that N samples reach with probability p."""
-        if (n, p) not in self._reached:  # all targets ask for the same few
-            self._reached[n, p] = float(self.unit.from_error(self.quantile([n], p).item()))
-        return self._reached[n, p]
-
     @cached_property
-    def _reached(self) -> dict[tuple[int, float], float]:
-        return {}
+    def reached(self) -> Callable[[int, float], float]:
+        """The error, in the user's unit, that N samples reach with probability p."""
+        # All targets ask for the same few.
+        return cache(lambda n, p: float(self.unit.from_error(self.quantile([n], p).item())))
 
     def at(self, n: float) -> Expectation:
         """The expected error at one N with its 90% band, in the user's unit.
@@ -264,47 +260,36 @@ class Measured:
     noise: float
 
     @cached_property
-    def _log_n(self) -> Array:
-        return np.asarray(np.log(self.curve.sizes.astype(float)))
-
-    @cached_property
-    def _logs(self) -> Array:
-        return np.asarray(np.log(self.curve.means))
-
-    @cached_property
     def _variance(self) -> Array:
         variance = relative_variance(self.curve)
         if variance is None:
-            variance = np.full(len(self._log_n), self.noise**2)
+            variance = np.full(len(self.curve.sizes), self.noise**2)
         return np.maximum(variance, _LEAST_NOISE**2)
 
     @cached_property
     def _lasting(self) -> NDArray[np.intp]:
         """(K,) for each size, the index of the largest mean from that size on."""
-        # From the last size backward: the larger of this mean and the largest after it.
-        largest = np.arange(len(self._log_n))
-        for index in range(len(largest) - 2, -1, -1):
-            if self._logs[largest[index + 1]] > self._logs[index]:
-                largest[index] = largest[index + 1]
-        return largest
+        means = self.curve.means
+        return np.array([at + means[at:].argmax() for at in range(len(means))])
 
     def law(self, n: Array) -> Law:
         """The law of the log error at each N inside the pilot."""
-        return self._between(n, self._logs, self._variance)
+        return self._between(n, np.arange(len(self.curve.sizes)))
 
     def lasting(self, n: Array) -> Law:
         """The law of the largest log error from each N on: a target above it stays met."""
-        return self._between(n, self._logs[self._lasting], self._variance[self._lasting])
+        return self._between(n, self._lasting)
 
-    def _between(self, n: Array, logs: Array, variance: Array) -> Law:
+    def _between(self, n: Array, of_size: NDArray[np.intp]) -> Law:
+        """The law between the means that count at each size."""
         from scipy.special import betaincinv
 
-        log_n = np.log(n)
-        gap = np.clip(np.searchsorted(self._log_n, log_n, side="right") - 1, 0, len(logs) - 2)
-        share = (log_n - self._log_n[gap]) / (self._log_n[gap + 1] - self._log_n[gap])
-        share = np.clip(share, 0.0, 1.0)
+        logs, variance = np.log(self.curve.means)[of_size], self._variance[of_size]
+        log_n, sizes = np.log(n), np.log(self.curve.sizes.astype(float))
+        gap = np.clip(np.searchsorted(sizes, log_n, side="right") - 1, 0, len(logs) - 2)
+        share = np.clip((log_n - sizes[gap]) / (sizes[gap + 1] - sizes[gap]), 0.0, 1.0)
         # Relative difference of each gap's slope from those of its neighbours, (K - 1,).
-        slope = np.diff(logs) / np.diff(self._log_n)
+        slope = np.diff(logs) / np.diff(sizes)
         bend = np.abs(np.diff(slope))
         beside = np.maximum(np.append(0.0, bend), np.append(bend, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -428,11 +413,10 @@ class PilotLaw:
                 groups.append(np.arange(low + 1, high))
             elif len(sizes) <= 2 * _FEW:
                 groups.append(low * (high / low) ** np.array(_BETWEEN))
-        steps = (
-            np.arange(1, int(_PER_DOUBLING * math.log2(horizon / self.last)) + 1) / _PER_DOUBLING
-        )
+        steps = np.arange(1, int(_PER_DOUBLING * math.log2(horizon / self.last)) + 1)
+        groups.append(self.last * 2.0 ** (steps / _PER_DOUBLING))
         # The probability may jump right after the last mean, where the posterior takes over.
-        groups.append(np.append(self.last * 2.0**steps, [min(self.last + 1, horizon), horizon]))
+        groups.append(np.array([min(self.last + 1, horizon), horizon]))
         return np.unique(np.concatenate(groups))
 
 

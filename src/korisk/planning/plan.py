@@ -304,7 +304,7 @@ class Forecast(Shown, Outlook):
             With its 90% band.
         """
         then = self.at(min(2 * self.last, self.horizon))
-        return words.expected(self.subject or "The model", *vars(then).values())
+        return words.reason("expected", model=self.subject or "The model", **vars(then))
 
     def renamed(self, model: str) -> "Forecast":
         """The same with another name of the model.
@@ -451,7 +451,7 @@ def has_numbers(plan: Plan) -> bool:
 
 def plan_tables(plans: Iterable[Plan], sure: float = 0.9, *, full: bool = False) -> Iterator[Table]:
     """The sample sizes of several plans, one row each; one without any has its sentence alone."""
-    levels = tuple(sorted({sure, *(LEVELS if full else ())}, reverse=not full))
+    levels = sorted({sure, *LEVELS}) if full else [sure]
     rows = [
         [number(plan.target), plan.forecast.model or "-", *sample_cells(plan, levels)]
         for plan in plans

@@ -56,7 +56,7 @@ class Chances:
     """The probability that a target is met by N: a table, interpolated linearly in log N."""
 
     n: Array  # (M,) ascending
-    p: Array  # (M,) nondecreasing
+    p: Array  # (M,)
 
     def at(self, n: float) -> float:
         """The probability at N; constant beyond the ends of the table."""
@@ -64,15 +64,17 @@ class Chances:
 
     def first(self, p: float) -> float:
         """The N, not rounded, at which the probability first reaches p; infinite if never."""
-        index = int(np.searchsorted(self.p, p))
-        if index == len(self.p):
-            return math.inf
-        if index == 0:
-            return float(self.n[0])
+        return float(self.each_first(np.array([p])).item())
+
+    def each_first(self, p: Array) -> Array:
+        """The same for each of several probabilities."""
+        after = np.argmax(self.p >= p[:, None], axis=1)
+        before, logs = np.maximum(after - 1, 0), np.log(self.n)
         # Inverse of the linear interpolation in `at`.
-        fraction = (p - self.p[index - 1]) / (self.p[index] - self.p[index - 1])
-        logs = np.log(self.n[index - 1 : index + 1])
-        return float(np.exp(logs[0] + fraction * (logs[1] - logs[0])))
+        steps = np.where(after > 0, self.p[after] - self.p[before], 1.0)
+        fraction = (p - self.p[before]) / steps
+        n = np.exp(logs[before] + fraction * (logs[after] - logs[before]))
+        return np.where(self.p[after] < p, np.inf, np.where(after == 0, self.n[0], n))
 
     def smallest(self, p: float) -> int | None:
         """The smallest whole N with at least probability p; None if there is none."""
@@ -156,7 +158,8 @@ class Numbers:
         if self.met_in_pilot or self.curve is None:
             return ""
         flat = self.forecast.simulated is None and no_learning(self.curve)
-        return self.forecast.doubt or (words.flat(self.forecast.unit.noun) if flat else "")
+        noun = self.forecast.unit.noun
+        return self.forecast.doubt or (words.reason("flat", noun=noun) if flat else "")
 
     @property
     def between(self) -> tuple[int, int] | None:
@@ -172,15 +175,12 @@ class Numbers:
     def limit(self) -> Limit | None:
         """What limits the error, by the pilot, its training errors and a longer run."""
         if (longer := self.forecast.longer) is not None:
-            values = zip(longer.before, longer.errors, strict=True)
-            return Limit("training", words.trained_longer(longer.n, longer.factor, *next(values)))
+            ends = {"before": longer.before[0], "after": longer.errors[0]}
+            said = words.reason("longer", n=longer.n, factor=longer.factor, **ends)
+            return Limit("training", said)
         if self.curve is None or self.forecast.simulated is not None:
             return None
         return limit(self.curve, self.goal, training=self.training, longer=self.longer)
-
-    def limits_are(self, kind: str) -> bool:
-        """Whether the limit of the error is known to be "data" or "training"."""
-        return self.limit is not None and self.limit.kind == kind
 
     @cached_property
     def findings(self) -> tuple[str, ...]:
@@ -345,15 +345,8 @@ class Recommendation:
         dict
             See docs/reference/files.md for its keys.
         """
-        names = ("action", "n", "seeds", "sure", "chance", "even", "lower", "upper", "reach")
-        return {
-            **{name: getattr(self, name) for name in (*names, "cost")},
-            "limit": self.limit and asdict(self.limit),
-            "sentence": self.sentence,
-            "odds": self.odds,
-            "record": self.record,
-            "reasons": list(self.reasons),
-        }
+        limit = self.limit and asdict(self.limit)
+        return vars(self) | {"limit": limit, "odds": self.odds, "reasons": list(self.reasons)}
 
 
 class _Case(NamedTuple):
@@ -369,12 +362,11 @@ class _Case(NamedTuple):
 
 def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Recommendation:
     """The recommendation for a plan."""
-    level_of(sure)
     if cost is not None:
         real("cost", cost, above=0, remedy="give the price of one sample")
     case = _decided(plan, sure)
     forecast, (lower, upper), known = plan.forecast, plan.interval, not plan.doubt
-    n, reasons, price, record = case.n, list(case.reasons), None, ""
+    n, limit, reasons, price, record = case.n, plan.limit, list(case.reasons), None, ""
     if cost is not None and n is not None:
         missing = max(n - forecast.measured, 0)
         price = cost * missing
@@ -383,7 +375,7 @@ def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
         reasons.append(words.SIMULATED_ALONE)
     elif forecast.basis == "rehearsal" and case.action != "train":
         check = forecast.at(min(max(FIRST, int(forecast.sizes[0])), forecast.last))
-        reasons.append(words.first_check(*vars(check).values()))
+        reasons.append(words.reason("first", **vars(check)))
     # The record is of N that are called sure, beyond a pilot: inside it, measured means answer.
     far = (n or 0) / (forecast.measured or 1)
     if case.action == "collect" and far > 1 and not forecast.population:
@@ -404,7 +396,7 @@ def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
         reach=plan.reach if known else None,
         cost=price,
         # Where no amount of data meets the target, data cannot be what limits the error.
-        limit=None if case.name == "stop" and plan.limits_are("data") else plan.limit,
+        limit=limit if case.name != "stop" or limit is None or limit.kind != "data" else None,
         reasons=tuple(filter(None, reasons)),
         record=record,
     )
@@ -414,7 +406,7 @@ def _decided(plan: Numbers, sure: float) -> _Case:
     """The first of the rules at the top of this file that applies."""
     limit, forecast, samples = plan.limit, plan.forecast, plan.samples(sure)
     limits = [limit.sentence] if limit else []
-    training = plan.limits_are("training")
+    training = limit is not None and limit.kind == "training"
     near = samples is not None and samples <= NEAR * forecast.last
     if samples is not None and near and (plan.met_in_pilot or not training):
         return _collected(plan, samples)
@@ -426,9 +418,10 @@ def _decided(plan: Numbers, sure: float) -> _Case:
         reasons = ["Ask for an easier target." if plan.below_rounding else remedy, *limits]
         return _Case("unknown", "doubt", reasons, fields={"why": f"{why[0].lower()}{why[1:]}"})
     # A number may lie too far beyond what is known to be recommended; it is not denied.
-    why = words.no_number(plan.target, sure, plan.reach)
+    level, reach = words.level(sure), words.chance(plan.reach)
+    why = words.reason("no_number", sure=level, target=plan.target, reach=reach)
     if samples is not None:
-        why = words.too_far(samples, sure, NEAR)
+        why = words.reason("too_far", n=samples, sure=level, near=NEAR)
     if plan.met_in_pilot:
         return _repeated(plan, why)
     if training:
@@ -437,15 +430,15 @@ def _decided(plan: Numbers, sure: float) -> _Case:
         return _Case("train", "undertrained", [])
     seeds = LEAST_SEEDS if n else None
     if plan.reach < UNLIKELY:
-        above = float(forecast.unit.to_error(forecast.floor)) >= plan.goal
-        reasons = [words.out_of_reach(forecast.unit.noun, forecast.floor if above else None)]
+        why = "level" if float(forecast.unit.to_error(forecast.floor)) >= plan.goal else "slow"
+        reasons = [words.reason(why, noun=forecast.unit.noun, floor=forecast.floor)]
         if plan.reach < HOPELESS and shows_floor(forecast.evidence):
             return _Case("stop", "stop", reasons)
         return _Case("unlikely", "unlikely", reasons, n, seeds, {"next": to_tell})
     if n is None:  # a run that needs no new samples comes first
         return _Case("measure", "check", [why, *limits], fields={"next": to_tell})
-    reached = forecast.reached(n, sure)
-    return _Case("measure", "measure", [why, words.then(n, reached, sure)], n, seeds)
+    then = words.reason("then", n=n, reached=forecast.reached(n, sure), sure=level)
+    return _Case("measure", "measure", [why, then], n, seeds)
 
 
 def _collected(plan: Numbers, samples: int) -> _Case:
@@ -455,14 +448,18 @@ def _collected(plan: Numbers, samples: int) -> _Case:
     # If every measurement is far better, the target may be in another unit.
     largest = float(plan.forecast.evidence.means.max())
     if plan.goal > EASY * largest:
-        reasons.append(words.too_easy(unit.noun, float(unit.from_error(largest)), unit.name))
+        best = float(unit.from_error(largest))
+        reasons.append(words.reason("too_easy", noun=unit.noun, best=best, unit=unit.name))
     if samples <= plan.chances.n[0]:
         name = "already" if measured else "already_rehearsed"
     elif samples <= measured:
         name = "inside"
-        reasons += [words.between(*plan.between)] if plan.between else []
+        if plan.between is not None:
+            before, after = plan.between
+            reasons.append(words.reason("between", before=before, after=after))
     elif measured:
-        reasons.append(words.far(samples, measured))
+        far = samples / measured
+        reasons.append(words.reason("far", n=samples, times=far, last=measured))
     return _Case("collect", name, reasons, samples)
 
 
@@ -474,7 +471,7 @@ def _next(plan: Numbers) -> tuple[int | None, str]:
     twice = min(2 * forecast.measured, LARGEST_N)
     if not twice:  # without a measurement, start where the earliest plausible N is within range
         twice = max(FIRST, int(min(plan.lower, forecast.horizon) / NEAR))
-    return twice, words.next_measurement(twice, LEAST_SEEDS)
+    return twice, words.reason("next", n=twice, seeds=LEAST_SEEDS)
 
 
 def _trained(plan: Numbers, limits: Sequence[str]) -> _Case:
@@ -492,9 +489,7 @@ def _trained(plan: Numbers, limits: Sequence[str]) -> _Case:
 def _repeated(plan: Numbers, why: str) -> _Case:
     """More seeds where measured means meet the target, but too uncertainly."""
     curve = plan.forecast.evidence
-    # The first size from which on every mean meets the target.
-    met = curve.means <= plan.goal
-    n = int(curve.sizes[met.size - met[::-1].argmin() if not met.all() else 0])
+    n = plan.between[1] if plan.between else int(curve.sizes[0])
     seeds = max(2 * int(curve.counts[curve.sizes == n].item()), LEAST_SEEDS)
     chance = words.chance(plan.probability(n))
     return _Case("measure", "repeat", [why], n, seeds, {"chance": chance})

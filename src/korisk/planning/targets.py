@@ -7,62 +7,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
-from typing import Any, Self, TypedDict
+from itertools import combinations, islice
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from korisk._json import JsonDict
 from korisk.curves.curve import Curve
-from korisk.curves.noise import ROUNDING, mean_variance
+from korisk.curves.noise import ROUNDING
 from korisk.curves.unit import Unit
 from korisk.errors import KoriskError
 from korisk.planning.compare import Comparison
 from korisk.planning.forecast import LEAST_SIZES, check_goal
-from korisk.planning.pilot import Longer
+from korisk.planning.pilot import Trained
 from korisk.planning.plan import Forecast, Plan, forecast
-from korisk.planning.recommend import UNLIKELY
 from korisk.planning.words import value
-
-Array = NDArray[np.float64]
 
 STOPS = 48  # evenly spaced targets of a slider, besides round ones
 _EASIEST = 1.5  # times the largest mean: the first target
 _HARDEST = 0.05  # of the last mean: the last target,
 _REMOTE = 0.01  # unless an easier one is met with only this probability
 _BEYOND = 0.7  # of the last mean: the last target is at least this hard
-_LOGARITHMS = (
-    "psnr",
-    "log10",
-    "log2",
-    "ln",
-    "error_db",
-)  # of errors
+_LOGARITHMS = "psnr", "log10", "log2", "ln", "error_db"  # of errors
 _ROUND = (1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)  # mantissas of round targets
-_FEWER = (1, 2, 5)  # the same, for a range of more than `_DECADES`
-_DECADES = 4.0
-_ALL_PAIRS = 4  # models up to which every pair is compared; with more, the first model with
-_MOST_PAIRS = 12  # this many others, because each pair takes half a second
-_EVERY = 4  # for pairs other than the first, compare at every fourth target
-# Candidates of the first target, in order of preference, times the lowest error of the first model:
-_NEARLY = (1.05, 1.02, 1.1, 1.15, 1.2, 1.3, 1.4, 1.5, 1.7, 2.0, 3.0)  # for several models,
-_STRETCH = (0.8, 0.9, 0.95, 0.7, 0.6, 1.05, 1.2, 1.5, 2.0)  # and for one
-_CLEAR = 2.0  # standard errors from every mean: at a nearer target, noise alone decides
-
-
-class Pair(TypedDict):
-    """Two models of a group: how many times fewer samples one needs, and where they cross."""
-
-    first: int  # indices of both models
-    second: int
-    stops: list[int]  # of the group
-    savings: list[str]  # the ratio at each of them, in a sentence
-    likely: list[bool]  # whether both reach it with at least even odds
-    crossover: str  # where their curves cross, in a sentence
-    records: list[str]  # how often such ratios held, at each of the stops
-
-
-Trained = tuple[Curve | None, Longer | None]  # what a pilot says of its training
+_MOST_PAIRS = 12  # of models that are compared: each takes half a second
 
 
 @dataclass(frozen=True)
@@ -91,33 +59,18 @@ class Group:
     def _first(self) -> tuple[float, str]:
         """The first target, in the user's unit, and the reason for it.
 
-        The user's target, if there is one. Else one near the lowest error of the first model, at
-        which the plans of the first two models are most informative, and as far outside the noise
-        of every measured mean as possible. It is rounded to three digits of the error.
+        The user's target, if there is one. Else, for a single model, 20% less error than its
+        lowest, where that has even odds at some N; otherwise 5% more than the first model's lowest.
         """
         if self.requested is not None:
             return self.requested, ""
         first = self.forecasts[0].evidence
         # Collapsed means, at rounding, are no errors that a target could improve on.
         lowest = float(first.means[first.means > ROUNDING * first.means.max()].min())
-        candidates = []
-        for factor in _NEARLY if len(self.forecasts) > 1 else _STRETCH:
-            # Rounded up to three digits as an error, and then in the user's unit.
-            step = 10.0 ** (math.floor(math.log10(factor * lowest)) - 2)
-            error = math.ceil(round(factor * lowest / step, 6)) * step
-            digits = 4 if first.unit.law in _LOGARITHMS else 8
-            candidates.append((_digits(float(first.unit.from_error(error)), digits), factor))
-
-        def rank(candidate: tuple[float, float]) -> tuple[float, int]:
-            target = candidate[0]
-            goal = float(first.unit.to_error(target))
-            distance = min(_standard_errors(outlook.evidence, goal) for outlook in self.forecasts)
-            score = sum(telling(Plan(outlook, target)) for outlook in self.forecasts[:2])
-            return min(distance, _CLEAR), score
-
-        target, factor = max(candidates, key=rank)  # the first of equals
-        change = f"{abs(100 * (factor - 1)):.0f}% {'more' if factor > 1 else 'less'}"
-        return target, f"{change} error than the lowest of {first.name}"
+        near, beyond = (_rounded(first.unit, _digits(f * lowest, 3)) for f in (1.05, 0.8))
+        if len(self.forecasts) == 1 and self.plan(0, beyond).even is not None:
+            return beyond, f"20% less error than the lowest of {first.name}"
+        return near, f"5% more error than the lowest of {first.name}"
 
     @property
     def target(self) -> float:
@@ -164,65 +117,32 @@ class Group:
         question = f"{curve.metric or curve.unit.noun} {value(self.target)}"
         return f"{sentence} ({', '.join(filter(None, (question, self.why)))})"
 
-    @property
-    def told(self) -> list[int]:
-        """Informativeness score of the first two plans."""
-        return [telling(plan) for plan in self.plans[:2]]
-
-    def pairs(self) -> list[Pair]:
-        """Some pairs of models over targets, with a sentence on where their curves cross."""
-        count = len(self.forecasts)
-        places = list(combinations(range(count), 2))
-        if count > _ALL_PAIRS:
-            places = [(0, second) for second in range(1, min(count, _MOST_PAIRS + 1))]
-        pairs: list[Pair] = []
-        for first, second in places:
-            crossed = Comparison(self.plans[first], self.plans[second]).crossing
-            every = 1 if (first, second) == (0, 1) else _EVERY
-            # The first target is always compared, because the page opens with it.
-            stops = sorted({*range(0, len(self.stops), every), self.stops.index(self.target)})
-            compared = [
-                Comparison(self.answers[first][stop], self.answers[second][stop]) for stop in stops
-            ]
+    def pairs(self) -> list[JsonDict]:
+        """The first pairs of models at every target, in sentences."""
+        pairs: list[JsonDict] = []
+        for first, second in islice(combinations(range(len(self.forecasts)), 2), _MOST_PAIRS):
+            plans = zip(self.answers[first], self.answers[second], strict=True)
+            compared = [Comparison(*both) for both in plans]
             pairs.append(
-                Pair(
-                    first=first,
-                    second=second,
-                    stops=stops,
-                    savings=[pair.saving() for pair in compared],
-                    likely=[pair.likely for pair in compared],
-                    crossover=crossed.explain(),
-                    records=[pair.record for pair in compared],
-                )
+                {
+                    "first": first,
+                    "second": second,
+                    "savings": [pair.saving() for pair in compared],
+                    "likely": [pair.likely for pair in compared],
+                    "crossover": compared[0].crossing.explanation,
+                    "records": [pair.record for pair in compared],
+                }
             )
         return pairs
 
 
-def _standard_errors(curve: Curve, error: float) -> float:
-    """Distance of an error from the nearest mean, in standard errors of the log error."""
-    deviations = np.sqrt(np.maximum(mean_variance(curve), 1e-12))
-    return float(np.min(np.abs(np.log(curve.means / error)) / deviations))
-
-
-def telling(plan: Plan) -> int:
-    """Informativeness score of a plan: highest with a bounded interval, 0 without a number."""
-    if plan.doubt or plan.reach < UNLIKELY:
-        return 0
-    if plan.met_at_smallest or plan.lower == plan.upper:
-        return 1
-    return 2 + math.isfinite(plan.upper) + (not plan.forecast.doubt)
-
-
 def main_group(groups: Sequence[Group]) -> Group | None:
-    """The group with which a page opens: the last of the most informative ones.
+    """The group with which a page opens: the last that compares models and is complete.
 
-    Groups that compare models, and complete ones, take precedence.
+    Where none is both, the last that compares models, then the last that is complete.
     """
-    # Each condition is dropped if no group meets it.
-    candidates = [group for group in groups if group.forecasts]
-    candidates = [group for group in candidates if len(group.forecasts) > 1] or candidates
-    candidates = [group for group in candidates if group.complete] or candidates
-    return max(reversed(candidates), key=lambda group: sum(group.told), default=None)
+    answered = [group for group in reversed(groups) if group.forecasts]
+    return max(answered, key=lambda group: (len(group.forecasts) > 1, group.complete), default=None)
 
 
 def with_valid_targets(groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
@@ -247,13 +167,7 @@ def _stops(outlooks: Sequence[Forecast], first: float) -> list[float]:
     high = _EASIEST * max(float(outlook.evidence.means.max()) for outlook in outlooks)
     low = min(map(_hardest, outlooks))
     targets = {first, *round_targets(unit, low, high)}
-    for error in np.geomspace(high, low, STOPS).tolist():  # rounded to a few digits
-        if unit.law in _LOGARITHMS:
-            targets.add(round(float(unit.from_error(error)), 2))
-        elif unit.law in ("complement", "percent"):  # round the error: scores near 1 need digits
-            targets.add(_digits(float(unit.from_error(_digits(error, 3))), 12))
-        else:
-            targets.add(_digits(float(unit.from_error(error)), 4))
+    targets |= {_rounded(unit, error) for error in np.geomspace(high, low, STOPS).tolist()}
     return sorted(targets, key=lambda target: -float(unit.to_error(target)))
 
 
@@ -267,10 +181,9 @@ def _hardest(outlook: Forecast) -> float:
 
 def round_targets(unit: Unit, low: float, high: float) -> list[float]:
     """Round targets whose errors lie between two: round values, whole steps of scores."""
-    mantissas = _ROUND if math.log10(high / low) <= _DECADES else _FEWER
     root = 0.5 if unit.law == "squared" else 1.0
     powers = range(math.floor(root * math.log10(low)), math.ceil(root * math.log10(high)) + 1)
-    targets = [float(f"{mantissa}e{power}") for power in powers for mantissa in mantissas]
+    targets = [float(f"{mantissa}e{power}") for power in powers for mantissa in _ROUND]
     if unit.law in _LOGARITHMS:
         ends = sorted(float(unit.from_error(error)) for error in (low, high))
         targets = np.arange(math.ceil(ends[0]), ends[1]).tolist()
@@ -281,6 +194,15 @@ def round_targets(unit: Unit, low: float, high: float) -> list[float]:
     elif unit.law == "negated":
         targets = [-target for target in targets]
     return [target for target in targets if low <= float(unit.to_error(target)) <= high]
+
+
+def _rounded(unit: Unit, error: float) -> float:
+    """An error in the user's unit, to a few digits."""
+    if unit.law in _LOGARITHMS:
+        return round(float(unit.from_error(error)), 2)
+    if unit.law in ("complement", "percent"):  # round the error: scores near 1 need digits
+        return _digits(float(unit.from_error(_digits(error, 3))), 12)
+    return _digits(float(unit.from_error(error)), 4)
 
 
 def _digits(number: float, most: int) -> float:

@@ -30,6 +30,30 @@ ADVICE = {
     "stop": "stop: more data of this kind will not reach {target} (chance {reach})",
     "doubt": "not known how many samples {target} needs: {why}; collect nothing for it yet",
 }
+# Reasons for it, and other single facts.
+REASONS = {
+    "far": "{n:,} is {times:.2g} times the pilot's largest N of {last:,}.",
+    "between": "The measured means meet the target between N = {before:,} and {after:,}.",
+    "no_number": "No number of samples has a chance of {sure} to be enough; the chance that "
+    "{target:.4g} can be reached at all is {reach}.",
+    "too_far": "{n:,} samples would be enough with {sure}, but lie more than {near} times beyond "
+    "what is known, where odds were not checked.",
+    "then": "N = {n:,} reaches {reached:.4g} ({sure} sure).",
+    "slow": "The {noun} improves too slowly.",
+    "level": "The {noun} levels off at about {floor:.4g}.",
+    "next": "measure N = {n:,} with {seeds} seeds",
+    "longer": "Training limits the error: at N = {n:,}, {factor:g} times the training takes it "
+    "from {before:.4g} to {after:.4g}.",
+    "first": "This assumes your noise level and images. Check it at N = {n:,}: expect {value:.4g} "
+    "(90%: {lower:.4g} to {upper:.4g}); if not, suspect noise or images.",
+    "too_easy": "Every measured {noun} is far better, from {best:.4g} on: is the target in another "
+    "unit than {unit!r}?",
+    "flat": "the {noun} does not improve with N in this pilot",
+    "expected": "{model} has an expected error of {value:.4g} at N = {n:,} (90%: {lower:.4g} to "
+    "{upper:.4g}).",
+    "percent": "All errors of {high} are above 1 and all of {low} below: if {high} is in percent, "
+    "divide it by 100 and compare again. Taken as they are:",
+}
 LEGEND = (
     "N: training samples; even odds: N is enough with a chance of one half; plausible: with "
     "chances from 5% to 95%; reachable: the chance that some number of samples is enough"
@@ -40,13 +64,11 @@ QUESTION = {
     "ratio": "Does {first} or {second} need fewer training samples to reach {goal}?",
     "ablation": "How many training samples does the known operator {layer} save at {goal}?",
 }
+_ENOUGH = "an N called 90% sure was enough in {held}"
 RECORD = {
-    "pilot": "Of {asked} such answers from pilots of imaging networks, an N called 90% sure was "
-    "enough in {held}",
-    "rehearsal": "Of answers from rehearsals of {asked} imaging networks, an N called 90% sure was "
-    "enough in {held}",
-    "both": "Of answers from rehearsals of {asked} imaging networks with a pilot, an N called 90% "
-    "sure was enough in {held}",
+    "pilot": f"Of {{asked}} such answers from pilots of imaging networks, {_ENOUGH}",
+    "rehearsal": f"Of answers from rehearsals of {{asked}} imaging networks, {_ENOUGH}",
+    "both": f"Of answers from rehearsals of {{asked}} imaging networks with a pilot, {_ENOUGH}",
     "ratio": "Of {asked} such ratios of imaging networks, the plausible range held the true one in "
     "{held}",
 }
@@ -121,6 +143,11 @@ def advice(case: str, about: str, **fields: object) -> str:
     return f"{about}: {text}." if about else f"{text[0].upper()}{text[1:]}."
 
 
+def reason(name: str, **fields: object) -> str:
+    """One of the `REASONS`."""
+    return REASONS[name].format(**fields)
+
+
 def odds(even: int | None, lower: int | None, upper: int | None, action: str = "") -> str:
     """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
     if lower is None:
@@ -171,89 +198,12 @@ def short(action: str, n: int | None) -> str:
     return _SHORT.get(action, "not known")
 
 
-def far(n: int, last: int) -> str:
-    """How far beyond the pilot a number of samples lies."""
-    return f"{count(n)} is {n / last:.2g} times the pilot's largest N of {count(last)}."
-
-
-def between(before: int, after: int) -> str:
-    """Where the measured means pass the target."""
-    return f"The measured means meet the target between N = {before:,} and {after:,}."
-
-
-def no_number(target: float, sure: float, reach: float) -> str:
-    """That no number of samples has the probability that was asked for."""
-    return (
-        f"No number of samples has a chance of {level(sure)} to be enough; the chance that "
-        f"{value(target)} can be reached at all is {chance(reach)}."
-    )
-
-
-def too_far(samples: int, sure: float, near: float) -> str:
-    """That the number lies where odds were not checked."""
-    return (
-        f"{count(samples)} samples would be enough with {level(sure)}, but lie more than {near:g} "
-        "times beyond what is known, where odds were not checked."
-    )
-
-
-def then(n: int, reached: float, sure: float) -> str:
-    """What a number of samples does reach."""
-    return f"N = {n:,} reaches {value(reached)} ({level(sure)} sure)."
-
-
-def out_of_reach(noun: str, floor: float | None) -> str:
-    """Why a target is not reached."""
-    if floor is None:
-        return f"The {noun} improves too slowly."
-    return f"The {noun} levels off at about {value(floor)}."
-
-
-def next_measurement(n: int, seeds: int) -> str:
-    """The measurement that would tell."""
-    return f"measure N = {n:,} with {seeds} seeds"
-
-
-def trained_longer(n: int, factor: float, before: float, after: float) -> str:
-    """That longer training lowers the error of a rehearsal."""
-    change = f"takes it from {value(before)} to {value(after)}"
-    return f"Training limits the error: at N = {n:,}, {factor:g} times the training {change}."
-
-
-def first_check(n: int, expected: float, lower: float, upper: float) -> str:
-    """The first measurement to make before a scan, and what a deviation means."""
-    return (
-        f"This assumes your noise level and images. Check it at N = {n:,}: expect "
-        f"{value(expected)} (90%: {value(lower)} to {value(upper)}); if not, suspect noise or "
-        "images."
-    )
-
-
-def too_easy(noun: str, best: float, unit: str) -> str:
-    """That every measurement is far better than the target."""
-    return (
-        f"Every measured {noun} is far better, from {value(best)} on: is the target in another "
-        f"unit than {unit!r}?"
-    )
-
-
 def price(missing: int, last: int, cost: float) -> str:
     """What the samples that are missing cost."""
     if not missing:
         return "Nothing more has to be collected."
     than = f" than the pilot's {last:,}" if last else ""
     return f"{missing:,} more samples{than} cost {cost:,.6g}."
-
-
-def flat(noun: str) -> str:
-    """That a pilot shows no learning."""
-    return f"the {noun} does not improve with N in this pilot"
-
-
-def expected(model: str, n: int, middle: float, lower: float, upper: float) -> str:
-    """The expected error at one N."""
-    band = f"90%: {value(lower)} to {value(upper)}"
-    return f"{model} has an expected error of {value(middle)} at N = {n:,} ({band})."
 
 
 def related(names: str, trust: float | None, even: int | None, alone: int | None) -> str:
@@ -304,14 +254,6 @@ def times_fewer(
     else:
         start = f"{better} needs {bound}{times(ratio)} times fewer samples than {worse}"
     return f"{start} {goal}: {counts} ({plausible})."
-
-
-def unit_doubt(low: str, high: str) -> str:
-    """A question where one model may have percent and the other fractions."""
-    return (
-        f"All errors of {high} are above 1 and all of {low} below: if {high} is in percent, divide "
-        "it by 100 and compare again. Taken as they are:"
-    )
 
 
 def crosses(n: int, lower: float, upper: float, better_after: str, measured: bool) -> str:

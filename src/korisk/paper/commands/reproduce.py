@@ -92,10 +92,7 @@ def reproduce(
                     for line in lines
                 ],
                 "outcomes": [asdict(verdict) for verdict in paper.verdicts(sweeps)],
-                "findings": [
-                    asdict(finding) | {"crossing": finding.crossing and finding.crossing.to_dict()}
-                    for finding in paper.findings(sweeps)
-                ],
+                "findings": [asdict(finding) for finding in paper.findings(sweeps)],
                 "curves": [
                     {"side": sweep.side, "protocol": sweep.protocol, "reduced": sweep.reduced}
                     | {curve.model: curve.records() for curve in (sweep.known, sweep.dense)}
@@ -167,6 +164,6 @@ def _print_tables(sweeps: list[paper.Sweep], lines: list[paper.CalibrationLine])
             below = f"below the floor of {number(floor)} that the paper's N give"
             sentences.append(f"FC reaches {number(error)} at N = {n:,}, {below}.")
         if finding.crossing is not None:
-            sentences.append(finding.crossing.explain(sizes=True))
+            sentences.append(finding.crossing.explanation)
         show(" ".join(sentences))
     show("")

@@ -301,7 +301,6 @@ def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
         walks=tuple(walks),
         pilot=pilot,
         prior=prior,
-        lasting=0.0,
         evidence=float(log_weight.max() + np.log(total)),
         misfit=float(weight @ gammaincc(0.5 * freedom, 0.5 * columns["misfit"][order])),
     )
@@ -393,8 +392,7 @@ def _log_prior(prior: Prior, drifts: list[int], rate_edges: Array, floor_edges: 
         mass_of[..., 0] = kind.no_floor
         law = _beta_law(*kind.floor_shape)
         reached = law[below] + fraction * np.diff(law)[below]
-        mass_of[..., 1:] = np.diff(reached, axis=-1)
-        mass_of[..., 1:] *= 1 - kind.no_floor
+        mass_of[..., 1:] = (1 - kind.no_floor) * np.diff(reached, axis=-1)
         shift = np.array([*kind.shift_weights, *kind.cap_weights])
         drift = kind.weight * np.array(kind.drift_weights)[drifts]  # (W,)
         weight = (drift[:, None] * rate)[:, None, :] * (shift / shift.sum())[:, None]

@@ -13,8 +13,8 @@ from korisk.errors import invalid
 from korisk.files import page_file, write_text
 from korisk.planning import words
 from korisk.planning.compare import Comparison
+from korisk.planning.pilot import Trained
 from korisk.planning.plan import Forecast, Plan, forecast
-from korisk.planning.targets import Trained
 from korisk.report.page.page import plans_page
 
 

@@ -21,8 +21,9 @@ from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.planning import words
 from korisk.planning.forecast import LEAST_SIZES, check_goal
+from korisk.planning.pilot import Trained
 from korisk.planning.plan import Forecast, Plan, forecast, sample_cells, sample_heads
-from korisk.planning.targets import Group, Trained, main_group
+from korisk.planning.targets import Group, main_group
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
 from korisk.report.page.planner import (
     Watch,
@@ -103,20 +104,17 @@ class Page:
 
     def _planner(self, main: Group, notes: str) -> str:
         """The answer of a group at its first target, as the script shows it too."""
-        # The page opens with the model about which most can be said.
         compared = main.comparison if self.opens == "ratio" else None
-        first = 0 if compared else main.told.index(max(main.told))
-        plan = main.plans[first]
+        plan, pair = main.plans[0], main.plans[:2]
         view, advice = plan.forecast, plan.recommend(self.sure)
         goal = f"{view.metric or view.unit.noun} {words.value(plan.target)}"
         where = f"{main.name}, {goal}" if len(self.groups) > 1 else goal
         where += f" ({main.why})" if main.why else ""
-        pair = [plan, *(item for item in main.plans if item is not plan)][:2]
         question = self.question or words.question(view.model, "{goal}")
         answer, odds, record = advice.sentence, f"{advice.odds} For {where}.", advice.record
         others = [_line(item, self.sure) for item in pair[1:]]
         if compared:
-            answer, odds, record = compared.saving(), compared.crossing.explain(), compared.record
+            answer, odds, record = compared.saving(), compared.crossing.explanation, compared.record
             others = [_line(item, self.sure) for item in pair]
         elif main.comparison:
             others.append(main.comparison.saving())

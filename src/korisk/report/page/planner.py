@@ -111,7 +111,6 @@ def _group(group: Group, sure: float) -> Data:
         "texts": [words.value(stop) for stop in stops],
         "start": stops.index(group.target),
         "round": [index for index, stop in enumerate(stops) if stop in rounded],
-        "model": group.told.index(max(group.told)),
         "models": [
             _model(*pair, sure) for pair in zip(group.forecasts, group.answers, strict=True)
         ],
@@ -185,8 +184,8 @@ def _chances(view: Forecast, plans: Sequence[Plan]) -> Data:
     rows = []
     for plan in plans:
         start, largest = float(plan.chances.p[0]), float(plan.chances.p[-1])
-        levels = [min(start + share * (largest - start), largest) for share in _SHARES]
-        rows.append([plan.chances.first(p) for p in levels])
+        levels = np.minimum(start + np.array(_SHARES) * (largest - start), largest)
+        rows.append(plan.chances.each_first(levels))
     low, high = math.log(int(view.sizes[0])), math.log(view.horizon)
     steps = np.rint((np.log(np.array(rows)) - low) / (high - low) * 65535).astype("<u2")
     return {

@@ -105,7 +105,7 @@
   function choose(at, first, other = -1) {
     state.group = at;
     const all = names();
-    state.model = Math.min(first ?? (data.opens === "ratio" ? 0 : group().model), all.length - 1);
+    state.model = Math.min(first ?? 0, all.length - 1);
     const rest = all.filter(([each]) => each !== state.model);
     [state.other] = rest.find(([each]) => each === other) || rest[0] || [-1];
     get("point").value = String(at);
@@ -245,18 +245,16 @@
     draw();
   }
 
-  /* What Python computed of the two models, at the nearest target that was compared. */
+  /* What Python computed of the two models. */
   const pair = () =>
     group().pairs.find((each) =>
       [each.first, each.second].every((at) => at === state.model || at === state.other),
     ) || {};
 
   function pairSaving() {
-    const { stops, savings, likely, records } = pair();
-    if (!stops) return null;
-    const away = stops.map((stop) => Math.abs(stop - state.stop));
-    const at = away.indexOf(Math.min(...away));
-    return { words: savings[at], likely: likely[at], record: records[at] };
+    const { savings, likely, records } = pair();
+    const at = state.stop;
+    return savings ? { words: savings[at], likely: likely[at], record: records[at] } : null;
   }
 
   /* The numbers of samples at the target, and at round ones on both sides. */
