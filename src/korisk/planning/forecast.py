@@ -270,7 +270,7 @@ class Measured:
     def _lasting(self) -> NDArray[np.intp]:
         """(K,) for each size, the index of the largest mean from that size on."""
         means = self.curve.means
-        return np.array([at + means[at:].argmax() for at in range(len(means))])
+        return np.array([k + means[k:].argmax() for k in range(len(means))])
 
     def law(self, n: Array) -> Law:
         """The law of the log error at each N inside the pilot."""

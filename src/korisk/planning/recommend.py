@@ -176,8 +176,8 @@ class Numbers:
         """What limits the error, by the pilot, its training errors and a longer run."""
         if (longer := self.forecast.longer) is not None:
             ends = {"before": longer.before[0], "after": longer.errors[0]}
-            said = words.reason("longer", n=longer.n, factor=longer.factor, **ends)
-            return Limit("training", said)
+            sentence = words.reason("longer", n=longer.n, factor=longer.factor, **ends)
+            return Limit("training", sentence)
         if self.curve is None or self.forecast.simulated is not None:
             return None
         return limit(self.curve, self.goal, training=self.training, longer=self.longer)
