@@ -47,11 +47,6 @@ from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBrac
 
 SIZES = np.array([4, 8, 16, 32, 64])
 NASTY = [r"$x_1^{\frac{$ <img src=x>" + "W" * 95, "_line\nbreak\ttab\0null 模型"]
-MADE_UP = {  # norms of a scanner that is no reason to start PyTorch
-    "K": NormBracket(0.143, 0.144),
-    "A^T": NormBracket(8.7, 8.8),
-    "whole": NormBracket(0.43, 0.44),
-}
 
 
 def curve(model: str, floor: float, level: float, seeds: int = 3) -> Curve:
@@ -307,8 +302,7 @@ def test_only_layers_that_add_to_the_bound_have_a_place_among_many() -> None:
     check_page(figure)
 
 
-def test_networks_are_of_the_largest_point_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ct, "operator_norms", lambda *_: MADE_UP)
+def test_networks_are_of_the_largest_point_of_each_kind() -> None:
     problem = {"kind": "ct", "beam": "surrogate", "side": 8, "views": 10, "bins": 8}
     narrow = {"beam": "parallel", "arc": 60.0}  # a limited angle is a kind of its own
     others = {"other": problem, "large": {**problem, "side": 16}, "part": problem | narrow}
@@ -420,8 +414,7 @@ def test_numbers_are_short_and_need_no_mathtext() -> None:
         assert digits(value, 3) == words
 
 
-def test_every_figure_of_a_study_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ct, "operator_norms", lambda *_: MADE_UP)
+def test_every_figure_of_a_study_has_its_name() -> None:
     made = study(point("a", curves=SHORT), point("b", curves=SHORT, pictures=None))
     names = ["sample_efficiency", "layers"]
     assert [stem for stem, _ in study_figures(made)] == [*names, "reconstructions_a"]

@@ -13,7 +13,7 @@ from korisk._json import JsonMapping
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
-from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket, calibrated
+from korisk.theory import Composition, Known, Layer, Learned, Network, calibrated
 
 Spec = JsonMapping  # of a point
 
@@ -44,13 +44,11 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
         if not isinstance(problem, Mapping) or problem.get("kind", "ct") != "ct":
             continue
         sizes = [problem.get(name) for name in ("side", "views", "bins")]
-        if not all(isinstance(size, int) and size >= 1 for size in sizes):
-            continue
+        known = all(isinstance(size, int) and size >= 1 for size in sizes)
         # The counts below hold for images, and norms of a moving scan take longer.
-        if problem.get("beam") == "cone" or problem.get("motion") is not None:
+        if not known or problem.get("beam") == "cone" or problem.get("motion") is not None:
             continue
-        relu = _relu(spec, "KO"), _relu(spec, "FC")
-        kind = (str(problem.get("beam")), problem.get("arc"), *relu)
+        kind = problem.get("beam"), problem.get("arc"), _relu(spec, "KO"), _relu(spec, "FC")
         if kind not in largest or largest[kind][1]["problem"]["side"] < problem["side"]:
             largest[kind] = point
     # KO is W and the known operators, FC one dense matrix.
@@ -70,8 +68,7 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
                 continue
             curve = by_model.get(model)
             layers: list[Layer] = [Learned(name, parameters=count), *known_tail]
-            if _relu(spec, model):
-                layers.append(Known("ReLU", lipschitz=1.0))
+            layers += [Known("ReLU", lipschitz=1.0)] if _relu(spec, model) else []
             network = Network(layers, compositions=compositions if known_tail else ())
             # Only a mean squared error follows the bound; other metrics have no such line.
             if curve is not None and curve.metric == "mse":
@@ -89,34 +86,24 @@ def _relu(spec: Spec, model: str) -> bool:
     return bool(settings.get("relu", True)) if isinstance(settings, Mapping) else True
 
 
+@cache
 def known_layers(
     side: int, views: int, bins: int, beam: str, arc: float | None
 ) -> tuple[list[Layer], list[Composition]]:
-    """The known layers after W, with norms if these take seconds at most, and their composition."""
+    """The known layers after W and their composition, with norms if these take seconds at most."""
     names = ["A^+"] if beam == "surrogate" else ["K", "A^T"]
-    try:
-        norms = operator_norms(side, views, bins, beam, arc)
-    except (KoriskError, ImportError):
-        norms = {}  # no PyTorch, or an invalid scanner
-    layers: list[Layer] = [Known(name, lipschitz=norms.get(name)) for name in names]
-    if "whole" not in norms or len(layers) == 1:
-        return layers, []
-    return layers, [Composition(names[0], names[-1], lipschitz=norms["whole"])]
+    # Without PyTorch, or with an invalid scanner, norms are unknown, too.
+    with suppress(KoriskError, ImportError):
+        if side <= _LARGEST.get(beam, 0) and views * bins <= _MOST_VALUES:
+            from korisk.problems.ct import CtScanner
 
-
-@cache
-def operator_norms(
-    side: int, views: int, bins: int, beam: str, arc: float | None
-) -> dict[str, NormBracket]:
-    """Norms of the known layers by name, and of their composition; empty if they take long."""
-    if side > _LARGEST.get(beam, 0) or views * bins > _MOST_VALUES:
-        return {}
-    from korisk.problems.ct import CtScanner
-
-    # The norm of the composition is at most the product of the norms.
-    scanner = CtScanner(side=side, views=views, bins=bins, beam=beam, arc=arc)  # type: ignore[arg-type]
-    tail = scanner.reconstruction().tail
-    if len(tail) == 1:
-        return {"A^+": tail[0].norm()}
-    first, last = tail
-    return {"K": first.norm(), "A^T": last.norm(), "whole": (last @ first).norm()}
+            scanner = CtScanner(side=side, views=views, bins=bins, beam=beam, arc=arc)  # type: ignore[arg-type]
+            tail = scanner.reconstruction().tail
+            pairs = zip(names, tail, strict=True)
+            layers = [Known(name, lipschitz=operator.norm()) for name, operator in pairs]
+            if len(tail) == 1:
+                return list(layers), []
+            # The norm of the composition is at most the product of the norms.
+            composed = (tail[1] @ tail[0]).norm()
+            return list(layers), [Composition(*names, lipschitz=composed)]
+    return [Known(name) for name in names], []
