@@ -69,7 +69,6 @@ MANY_PARAMETERS = {
     "prediction/rehearsal/rehearse.py:rehearse",
     "prediction/rehearsal/simulation.py:simulation_of",
     "report/figures/panels.py:sheet",
-    "studies/run/engine.py:run_study",
 }
 
 # Vague names that are fields of public values.

@@ -29,7 +29,7 @@ from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
 from korisk.store.usage import machine, versions
 from korisk.studies.run.clusters import Cluster, joined_cluster
-from korisk.studies.run.engine import Event, run_study
+from korisk.studies.run.engine import Compute, Event, run_study
 from korisk.studies.run.worker import Report
 
 RESULTS = Path(__file__).parents[1] / "results" / "engines_arm.json"
@@ -55,7 +55,13 @@ def engine_seconds(count: int, workers: int, cluster: Cluster | None) -> tuple[f
         path = Path(folder) / "study.db"
         with Store.create_or_open(path, {"name": "engines"}, tasks=asked) as store:
             watch = partial(_note, times)
-            ran = run_study(asked, nothing, store, workers=workers, cluster=cluster, watch=watch)
+            ran = run_study(
+                asked,
+                nothing,
+                store,
+                compute=Compute(workers=workers, cluster=cluster),
+                watch=watch,
+            )
             assert ran.done == count == sum(1 for _ in store.rows())
     return times[0] - begun, times[-1] - times[0]
 

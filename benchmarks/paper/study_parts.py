@@ -88,7 +88,7 @@ def _run(study: Any, device: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"
         with Store.create_or_open(path, {"name": study.name}, tasks=study.tasks) as store:
-            run_study(study.tasks, partial(run_cell, device=device), store, workers=0, watch=_watch)
+            run_study(study.tasks, partial(run_cell, device=device), store, watch=_watch)
             cells = list(store.results())
             failures = store.failures()
     if failures:

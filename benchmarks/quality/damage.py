@@ -163,7 +163,7 @@ def _run(folder: Path) -> object:
     study = Study(_STUDY)
     path = folder / "study.db"
     with Store.create_or_open(path, study.content, tasks=study.tasks) as store:
-        run_study(study.tasks, run_cell, store, workers=0)
+        run_study(study.tasks, run_cell, store)
     return _stored(path, measured=False)
 
 

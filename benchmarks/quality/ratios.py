@@ -132,6 +132,7 @@ print("its norm, CPU s:", taken(A.norm))
 print("the norm again, CPU s:", taken(Projector(scan).norm))
 """
 STORED = """
+import inspect
 import time
 from korisk.report.contents import read_contents
 from korisk.studies import Result, Row, Store, Task, run_study
@@ -145,9 +146,11 @@ def clock(name, act):
     begun = time.process_time()
     act()
     print(f"{{name}}:", 1e3 * (time.process_time() - begun) / len(tasks))
+in_030 = "workers" in inspect.signature(run_study).parameters
+in_this_process = {{"workers": 0}} if in_030 else {{}}
 def run():
     with Store.create_or_open("study.db", {{"name": "t"}}, tasks=tasks) as store:
-        run_study(tasks, work, store, workers=0)
+        run_study(tasks, work, store, **in_this_process)
 def table():
     with Store.read("study.db") as store:
         return csv_text(results_table(store))

@@ -22,7 +22,7 @@ from korisk.store.store import Store
 from korisk.store.usage import Usage, cores
 from korisk.studies.run import clusters
 from korisk.studies.run.clusters import Cluster
-from korisk.studies.run.compute import Compute, groups, opened
+from korisk.studies.run.compute import groups, opened
 from korisk.studies.spec.study import Study
 
 STUDY = """
@@ -170,7 +170,7 @@ def test_cells_use_gpus_where_workers_offer_them_or_where_told(
         yield Cluster(client=None, name=address, gpu=offered if gpu is None else gpu)
 
     monkeypatch.setattr(clusters, "joined_cluster", joined)
-    with opened(Compute(scheduler="tcp://h:1", device=device)) as (cluster, where):
+    with opened("tcp://h:1", device) as (cluster, where):
         assert cluster is not None
         assert (cluster.gpu, where) == (used == "cuda", used)
 
@@ -180,15 +180,12 @@ def test_processes_and_threads_depend_on_the_cell_alone(monkeypatch: pytest.Monk
     small = Task(point="small", seed=1, spec={"problem": problem})
     large = Task(point="large", seed=1, spec={"problem": problem | {"side": 256}})
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    found = groups([small, large], Compute(device="cpu"))
+    found = groups([small, large], "cpu")
     assert found == [([small], cores(), 1), ([large], 1, cores())]
-    assert groups([small], Compute(device="cuda")) == [([small], 0, None)]
-    there = Compute(scheduler="tcp://h:1")
-    assert groups([small, large], there) == [([small, large], 1, None)]
+    assert groups([small], "cuda") == [([small], 0, None)]
+    assert groups([small, large], "auto", "tcp://h:1") == [([small, large], 1, None)]
     monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
-    for workers in (0, 1, 2):
-        found = groups([small, large], Compute(workers=workers, device="cpu"))
-        assert [threads for _, _, threads in found] == [3, 3]
+    assert [threads for _, _, threads in groups([small, large], "cpu")] == [3, 3]
 
 
 @pytest.mark.slow
@@ -205,7 +202,7 @@ def refused(out: Path, words: str) -> None:
     """A run of cells in `out` that ends before the first of them."""
     asked = dummy_work.tasks(1, 1, problem={})
     with pytest.raises(KoriskError, match=words):
-        run_tasks(asked, dummy_work.STUDY, out, Running(), compute=Compute(), quiet=True)
+        run_tasks(asked, dummy_work.STUDY, out, Running(), quiet=True)
 
 
 def test_a_refused_run_leaves_no_folder_and_no_store(

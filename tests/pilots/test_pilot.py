@@ -166,7 +166,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"unit": "furlong"}, "unit must be one of"),
     ({"settings": {"x": object()}}, "settings must be a dict of plain values"),
     ({"settings": [1]}, "settings must be a dict"),
-    ({"workers": "2"}, "workers must be a whole number >= 0, got '2'"),
+    ({"workers": "2"}, "workers must be a whole number from 0 to 512, got '2'"),
     ({"store": 3}, "store must be the name of a file, got 3"),
     ({"watch": 3}, "watch must be a function, got 3"),
     ({"cluster": 3}, "cluster must be one of korisk.studies.run.clusters, got 3"),

@@ -707,7 +707,7 @@ asked = dummy_work.tasks(1, 50)
 for _ in range(2):
     try:
         with Store.create_or_open(path, dummy_work.STUDY) as store:
-            run_study(asked, dummy_work.stores_noise, store, workers=0)
+            run_study(asked, dummy_work.stores_noise, store)
     except KoriskError as error:
         print(error)
 with Store.read(path) as store:

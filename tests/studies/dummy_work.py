@@ -16,7 +16,7 @@ import numpy as np
 from korisk.errors import KoriskError
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
-from korisk.studies.run.engine import Event, run_study
+from korisk.studies.run.engine import Compute, Event, run_study
 from korisk.studies.run.worker import Report
 
 STUDY = {"name": "dummy", "sizes": [4, 16]}
@@ -143,12 +143,16 @@ def _main(path: str, workers: str, work: str, folder: str) -> None:
     asked = tasks(points=4, seeds=15, **({"folder": folder} if folder else {}))
     with Store.create_or_open(path, STUDY, tasks=asked, wait=100) as store:
         if workers != "dask":
-            run_study(asked, globals()[work], store, workers=int(workers), watch=_say_so)
+            run_study(
+                asked, globals()[work], store, compute=Compute(workers=int(workers)), watch=_say_so
+            )
             return
         from fleet import dask_here
 
         with dask_here(2) as cluster:
-            run_study(asked, globals()[work], store, cluster=cluster, watch=_say_so)
+            run_study(
+                asked, globals()[work], store, compute=Compute(cluster=cluster), watch=_say_so
+            )
 
 
 if __name__ == "__main__":

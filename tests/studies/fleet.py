@@ -40,7 +40,9 @@ class Fleet:
     def _start(self, program: str, *options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.{program}", *options]
         with (self._folder / f"log-{len(self.processes)}").open("w") as log:
-            env = {**os.environ, "PYTHONPATH": str(HERE), "TMPDIR": str(self._folder)}
+            # Workers have the korisk of this run, wherever it lies.
+            found = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+            env = {**os.environ, "PYTHONPATH": found, "TMPDIR": str(self._folder)}
             process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
         self.processes.append(process)
         return process

@@ -17,7 +17,7 @@ from korisk.errors import KoriskError, MissingExtraError
 from korisk.store.store import Store
 from korisk.studies.run import clusters
 from korisk.studies.run.clusters import joined_cluster
-from korisk.studies.run.engine import Event, run_study
+from korisk.studies.run.engine import Compute, Event, run_study
 
 Captured = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -62,7 +62,7 @@ def test_a_killed_scheduler_ends_one_run(store: Store, tmp_path: Path, capfd: Ca
 
         with joined_cluster(first.address) as cluster:
             with pytest.raises(KoriskError, match=r"the scheduler is gone; .* run again") as caught:
-                run_study(asked, work, store, cluster=cluster, watch=watch)
+                run_study(asked, work, store, compute=Compute(cluster=cluster), watch=watch)
             assert first.address in str(caught.value)
     kept = {found.task.key: found.usage.started for found in store.results()}
     assert 5 <= len(kept) < 20
@@ -80,13 +80,15 @@ def test_gpu_cells_go_to_gpu_workers_only(store: Store, tmp_path: Path, monkeypa
             joined_cluster(one.address, patience=1.0) as none,
             pytest.raises(KoriskError, match=lack),
         ):
-            run_study(tasks(1, 1), cell, store, cluster=none)
+            run_study(tasks(1, 1), cell, store, compute=Compute(cluster=none))
         one.worker()
         with joined_cluster(one.address, gpu=True, patience=0.6) as cluster:
             cluster.client.wait_for_workers(1, timeout=120)
             events: list[Event] = []
             with pytest.raises(KoriskError, match="no worker with a GPU for ") as caught:
-                run_study(tasks(1, 1), cell, store, cluster=cluster, watch=events.append)
+                run_study(
+                    tasks(1, 1), cell, store, compute=Compute(cluster=cluster), watch=events.append
+                )
             assert "--resources GPU=1" in str(caught.value)
             assert [event.kind for event in events] == ["waiting"]
         with joined_cluster(one.address, gpu=None) as found:
@@ -95,7 +97,9 @@ def test_gpu_cells_go_to_gpu_workers_only(store: Store, tmp_path: Path, monkeypa
             found.client.wait_for_workers(2, timeout=120)
         with joined_cluster(one.address, gpu=None) as cluster:
             assert cluster.gpu
-            run_study(tasks(1, 8), dummy_work.tells_process, store, cluster=cluster)
+            run_study(
+                tasks(1, 8), dummy_work.tells_process, store, compute=Compute(cluster=cluster)
+            )
     assert {found.row.metrics["pid"] for found in store.rows()} == {fit.pid}
 
 
@@ -129,12 +133,16 @@ def test_workers_that_do_not_match_are_refused_by_name(store: Store, tmp_path: P
         ):
             other = one.worker(*preload(tmp_path, code))
             with pytest.raises(KoriskError, match=words):
-                run_study(tasks(1, 1), cell, store, cluster=cluster)
+                run_study(tasks(1, 1), cell, store, compute=Compute(cluster=cluster))
             other.kill()
             other.wait()
             until(lambda: not cluster.client.nthreads())
         one.worker(*preload(tmp_path, OTHER_BUILD))
-        assert counts(run_study(tasks(1, 1), cell, store, cluster=cluster)) == (1, 0, 0)
+        assert counts(run_study(tasks(1, 1), cell, store, compute=Compute(cluster=cluster))) == (
+            1,
+            0,
+            0,
+        )
 
 
 def test_a_scheduler_needs_no_korisk(store: Store, tmp_path: Path) -> None:
@@ -144,7 +152,11 @@ def test_a_scheduler_needs_no_korisk(store: Store, tmp_path: Path) -> None:
     with fleet(tmp_path, *options) as one, joined_cluster(one.address) as cluster:
         one.worker()
         assert not log.isEnabledFor(logging.ERROR)
-        assert counts(run_study(tasks(1, 2), cell, store, cluster=cluster)) == (2, 0, 0)
+        assert counts(run_study(tasks(1, 2), cell, store, compute=Compute(cluster=cluster))) == (
+            2,
+            0,
+            0,
+        )
     assert log.level == before
 
 
@@ -173,7 +185,9 @@ def test_a_worker_that_returns_is_another(store: Store, tmp_path: Path, monkeypa
                 until(lambda: address not in cluster.client.nthreads())
                 until(lambda: address in cluster.client.nthreads())
 
-        summary = run_study(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)
+        summary = run_study(
+            asked, dummy_work.leaves_a_trace, store, compute=Compute(cluster=cluster), watch=watch
+        )
     assert counts(summary) == (3, 0, 0)
     assert [event.task.seed for event in events if event.kind == "retried"] == [1]
     assert [found.usage.attempts for found in store.results()] == [1, 2, 1]

@@ -28,7 +28,7 @@ from korisk.store.usage import Usage
 from korisk.studies.run import clusters
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.clusters import Call, Cluster, run_there
-from korisk.studies.run.engine import Event, run_study
+from korisk.studies.run.engine import Compute, Event, run_study
 from korisk.studies.run.worker import Done
 
 Captured = pytest.CaptureFixture[str]
@@ -80,9 +80,13 @@ def test_200_cells_are_those_of_a_pool(store: Store, cluster: Cluster, tmp_path:
             finished.append(event.task.key)
             held.append(len(cluster.client.futures))
 
-    assert counts(run_study(asked, cell, store, cluster=cluster, watch=watch)) == (200, 0, 0)
+    assert counts(run_study(asked, cell, store, compute=Compute(cluster=cluster), watch=watch)) == (
+        200,
+        0,
+        0,
+    )
     with Store.create_or_open(tmp_path / "local.db", STUDY) as local:
-        run_study(asked, cell, local, workers=0)
+        run_study(asked, cell, local)
         assert contents(store) == contents(local)
     assert sorted(finished) == sorted(task.key for task in asked)
     assert max(held) <= 4  # one that runs, one just finished, for each worker: none piles up
@@ -92,29 +96,43 @@ def test_200_cells_are_those_of_a_pool(store: Store, cluster: Cluster, tmp_path:
         assert one.usage.cpu_seconds is not None
         assert one.usage.peak_memory is not None
         assert {"python", "korisk", "numpy", "scipy"} <= set(one.usage.versions)
-    assert counts(run_study(asked, cell, store, cluster=cluster)) == (0, 0, 200)
+    assert counts(run_study(asked, cell, store, compute=Compute(cluster=cluster))) == (0, 0, 200)
 
 
 @pytest.mark.slow
 def test_a_real_study_is_bitwise_the_same(store: Store, cluster: Cluster, tmp_path: Path) -> None:
     (study,) = studies(points=[8], protocols=["released"], seeds=[1, 2], full=False)
-    assert counts(run_study(study.tasks, run_cell, store, cluster=cluster)) == (2, 0, 0)
+    assert counts(run_study(study.tasks, run_cell, store, compute=Compute(cluster=cluster))) == (
+        2,
+        0,
+        0,
+    )
     with Store.create_or_open(tmp_path / "local.db", STUDY) as local:
-        run_study(study.tasks, run_cell, local, workers=1, threads=1)
+        run_study(study.tasks, run_cell, local, compute=Compute(workers=1, threads=1))
         assert contents(store, seconds=False) == contents(local, seconds=False)
 
 
 def test_progress_comes_while_a_cell_runs(store: Store, cluster: Cluster) -> None:
     events: list[Event] = []
     asked = tasks(1, 1, pause=1.0)  # the last notice and the end come by different ways
-    run_study(asked, dummy_work.reports_twice, store, cluster=cluster, watch=events.append)
+    run_study(
+        asked,
+        dummy_work.reports_twice,
+        store,
+        compute=Compute(cluster=cluster),
+        watch=events.append,
+    )
     kinds = [(event.kind, event.fraction) for event in events]
     assert kinds == [("started", 0.0), ("progress", 0.25), ("progress", 0.75), ("done", 1.0)]
 
 
 def test_an_exception_is_recorded_and_the_rest_goes_on(store: Store, cluster: Cluster) -> None:
     work = dummy_work.raises_on_odd_seeds
-    assert counts(run_study(tasks(1, 4), work, store, cluster=cluster)) == (2, 2, 0)
+    assert counts(run_study(tasks(1, 4), work, store, compute=Compute(cluster=cluster))) == (
+        2,
+        2,
+        0,
+    )
     assert [failure.task.seed for failure in store.failures()] == [1, 3]
     assert store.failures()[0].error.startswith("KoriskError: odd seeds are not taken\n")
 
@@ -138,7 +156,9 @@ def test_a_worker_killed_in_mid_run_costs_its_cell_one_more_try(
             [trace] = folder.glob(f"{victim}, *")
             os.kill(int(trace.name.split(", ")[-2]), signal.SIGKILL)
 
-    summary = run_study(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)
+    summary = run_study(
+        asked, dummy_work.leaves_a_trace, store, compute=Compute(cluster=cluster), watch=watch
+    )
     assert counts(summary) == (40, 0, 0)
     [retried] = [event.task.key for event in events if event.kind == "retried"]
     assert retried == victim
@@ -154,7 +174,9 @@ def test_a_cell_that_always_kills_its_worker_fails_alone(store: Store, cluster: 
     work = dummy_work.kills_itself_always
     asked, watch = tasks(1, 6), events.append
     # Two tries: every death costs the start of a worker.
-    summary = run_study(asked, work, store, cluster=cluster, watch=watch, attempts=2)
+    summary = run_study(
+        asked, work, store, compute=Compute(cluster=cluster), watch=watch, attempts=2
+    )
     assert counts(summary) == (5, 1, 0)
     [failure] = store.failures()
     assert failure.task.seed == 1
@@ -165,7 +187,11 @@ def test_a_cell_that_always_kills_its_worker_fails_alone(store: Store, cluster: 
 def test_a_cell_that_takes_too_long_fails(store: Store, cluster: Cluster, tmp_path: Path) -> None:
     endless = Task(point="endless", seed=0, spec={"folder": str(tmp_path)})
     asked, work = [endless, *tasks(1, 3)], dummy_work.one_never_ends
-    assert counts(run_study(asked, work, store, cluster=cluster, timeout=3.0)) == (3, 1, 0)
+    assert counts(run_study(asked, work, store, compute=Compute(cluster=cluster, timeout=3.0))) == (
+        3,
+        1,
+        0,
+    )
     [failure] = store.failures()
     assert (failure.task, failure.error) == (endless, "took longer than 3 s")
     assert failure.usage.attempts == 1
@@ -174,12 +200,17 @@ def test_a_cell_that_takes_too_long_fails(store: Store, cluster: Cluster, tmp_pa
 
 def test_work_that_no_worker_can_import(store: Store, cluster: Cluster, monkeypatch: Patch) -> None:
     with pytest.raises(KoriskError, match="work must be a function that other processes can"):
-        run_study(tasks(1, 1), lambda task, report: cell(task, report), store, cluster=cluster)
+        run_study(
+            tasks(1, 1),
+            lambda task, report: cell(task, report),
+            store,
+            compute=Compute(cluster=cluster),
+        )
     ghost = ModuleType("ghost")
     exec("def cell(task, report): ...", vars(ghost))
     monkeypatch.setitem(sys.modules, "ghost", ghost)
     with pytest.raises(KoriskError, match=r"imported there: ModuleNotFoundError: .*; define it"):
-        run_study(tasks(1, 1), vars(ghost)["cell"], store, cluster=cluster)
+        run_study(tasks(1, 1), vars(ghost)["cell"], store, compute=Compute(cluster=cluster))
     assert store.failures() == []
 
 
@@ -195,10 +226,12 @@ def test_an_error_of_the_store_ends_the_run_and_frees_the_workers(
 
     monkeypatch.setattr(store, "record", full)
     with pytest.raises(KoriskError, match="the disk is full"):
-        run_study([endless, *asked], dummy_work.one_never_ends, store, cluster=cluster)
+        run_study(
+            [endless, *asked], dummy_work.one_never_ends, store, compute=Compute(cluster=cluster)
+        )
     monkeypatch.undo()
     until((tmp_path / "ended").exists)  # told to stop when it next reported
-    assert counts(run_study(asked, cell, store, cluster=cluster)) == (3, 0, 0)
+    assert counts(run_study(asked, cell, store, compute=Compute(cluster=cluster))) == (3, 0, 0)
     until(lambda: keys_held(cluster) == 0)
 
 
@@ -270,7 +303,7 @@ def done() -> Done:
 def events_of(store: Store, client: Client, **about: Any) -> list[Event]:
     said: list[Event] = []
     made = Cluster(client=client, name="the cluster", **about)
-    run_study(tasks(1, 1), cell, store, cluster=made, watch=said.append)
+    run_study(tasks(1, 1), cell, store, compute=Compute(cluster=made), watch=said.append)
     return [event for event in said if event.kind != "started"]
 
 
@@ -329,5 +362,5 @@ def test_without_a_worker_a_run_says_so_once_and_ends(store: Store, monkeypatch:
         said: list[Event] = []
         made = Cluster(client=Client(workers=workers), name="it", gpu=gpu, patience=1.2)
         with pytest.raises(KoriskError, match=f"it: {lack} for [12] s; run again"):
-            run_study(tasks(1, 1), cell, store, cluster=made, watch=said.append)
+            run_study(tasks(1, 1), cell, store, compute=Compute(cluster=made), watch=said.append)
         assert [event.words for event in said] == [f"it: {lack} yet"]

@@ -22,7 +22,7 @@ from waiting import counts, group_lives, until
 from korisk.errors import KoriskError
 from korisk.store.cells import Task
 from korisk.store.store import Cell, Store
-from korisk.studies.run.engine import Event, run_study
+from korisk.studies.run.engine import Compute, Event, run_study
 from korisk.studies.run.events import Queue
 from korisk.studies.run.progress import Pace, progress
 
@@ -43,7 +43,7 @@ def figures(cells: list[Cell]) -> dict[str, Any]:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_cell_is_stored_with_its_cost(store: Store, workers: int) -> None:
     asked = tasks(2, 3)
-    assert counts(run_study(asked, cell, store, workers=workers)) == (6, 0, 0)
+    assert counts(run_study(asked, cell, store, compute=Compute(workers=workers))) == (6, 0, 0)
     found = list(store.results())
     assert figures(found) == {task.key: (cell(task, print).rows, {"draws": 9}) for task in asked}
     for usage in (one.usage for one in found):
@@ -56,7 +56,7 @@ def test_every_cell_is_stored_with_its_cost(store: Store, workers: int) -> None:
         assert workers == 0 or usage.device_memory is None  # CUDA may be in use here already
         assert set(usage.machine) == {"platform", "processor", "cores"}
         assert {"python", "korisk", "numpy", "scipy"} <= set(usage.versions)
-    assert counts(run_study(asked, cell, store, workers=workers)) == (0, 0, 6)
+    assert counts(run_study(asked, cell, store, compute=Compute(workers=workers))) == (0, 0, 6)
     assert list(store.results()) == found
 
 
@@ -68,7 +68,7 @@ def test_each_finished_cell_is_stored_at_once(store: Store) -> None:
             with Store.read(store.path) as reader:
                 seen.append((event.done, len(list(reader.results()))))
 
-    run_study(tasks(1, 3), cell, store, workers=1, watch=watch)
+    run_study(tasks(1, 3), cell, store, compute=Compute(workers=1), watch=watch)
     assert seen == [(1, 1), (2, 2), (3, 3)]
 
 
@@ -80,7 +80,7 @@ def test_tasks_are_grouped_by_point_in_their_order(store: Store) -> None:
         if event.kind == "started":
             began.append(event.task.key)
 
-    run_study(mixed, cell, store, workers=0, watch=watch)
+    run_study(mixed, cell, store, watch=watch)
     assert began == [task.key for task in tasks(2, 4)]
 
 
@@ -104,8 +104,8 @@ def test_a_worker_stays_with_its_point_then_goes_where_nobody_is_then_helps() ->
 def test_workers_know_their_threads_and_this_process_keeps_its_own(store: Store) -> None:
     first, second = tasks(1, 2)
     before = dict(os.environ)
-    run_study([first], dummy_work.tells_process, store, workers=0)
-    run_study([second], dummy_work.tells_threads, store, workers=1, threads=3)
+    run_study([first], dummy_work.tells_process, store)
+    run_study([second], dummy_work.tells_threads, store, compute=Compute(workers=1, threads=3))
     assert [found.row.metrics for found in store.rows()] == [{"pid": os.getpid()}, {"threads": 3.0}]
     assert dict(os.environ) == before
 
@@ -113,7 +113,7 @@ def test_workers_know_their_threads_and_this_process_keeps_its_own(store: Store)
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is the process's")
 def test_peak_memory_is_the_cells_own(store: Store) -> None:
     asked = tasks(1, 2, bytes=[200_000_000, 1_000])
-    run_study(asked, dummy_work.fills_memory, store, workers=1)
+    run_study(asked, dummy_work.fills_memory, store, compute=Compute(workers=1))
     large, small = (found.usage.peak_memory or 0 for found in store.results())
     assert large > small + 150_000_000
 
@@ -143,7 +143,7 @@ class FakeTorch:
 def test_device_memory_is_the_cells_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", torch)
-    run_study(tasks(1, 1), cell, store, workers=0, threads=3)
+    run_study(tasks(1, 1), cell, store, compute=Compute(workers=0, threads=3))
     assert [found.usage.device_memory for found in store.results()] == [201]
     assert torch.threads == 3
 
@@ -152,16 +152,18 @@ def test_device_memory_is_the_cells_own(store: Store, monkeypatch: pytest.Monkey
 def test_an_exception_is_recorded_and_does_not_stop_the_rest(store: Store, workers: int) -> None:
     asked = tasks(1, 4)
     work = dummy_work.raises_on_odd_seeds
-    assert counts(run_study(asked, work, store, workers=workers)) == (2, 2, 0)
+    assert counts(run_study(asked, work, store, compute=Compute(workers=workers))) == (2, 2, 0)
     first, second = store.failures()
     assert (first.task.seed, second.task.seed) == (1, 3)
     said, *calls = first.error.splitlines()
     assert said == "KoriskError: odd seeds are not taken"
     assert "dummy_work.py" in calls[-1]
     assert "raises_on_odd_seeds" in calls[-1]
-    again = run_study(asked, work, store, workers=workers)
+    again = run_study(asked, work, store, compute=Compute(workers=workers))
     assert (again.done, again.failed, again.skipped, again.failed_before) == (0, 0, 2, 2)
-    assert counts(run_study(asked, cell, store, workers=workers, retry_failed=True)) == (2, 0, 2)
+    assert counts(
+        run_study(asked, cell, store, compute=Compute(workers=workers, retry_failed=True))
+    ) == (2, 0, 2)
     assert store.failures() == []
 
 
@@ -175,7 +177,7 @@ def test_an_exception_is_recorded_and_does_not_stop_the_rest(store: Store, worke
     ],
 )
 def test_what_failed_is_named(store: Store, work: Any, said: str) -> None:
-    run_study(tasks(1, 1), work, store, workers=0)
+    run_study(tasks(1, 1), work, store)
     [failure] = store.failures()
     assert failure.error.startswith(said)
 
@@ -183,7 +185,9 @@ def test_what_failed_is_named(store: Store, work: Any, said: str) -> None:
 def test_a_worker_that_dies_once_is_replaced(store: Store, tmp_path: Path) -> None:
     events: list[Event] = []
     asked = tasks(1, 3, folder=str(tmp_path))
-    summary = run_study(asked, dummy_work.kills_itself_once, store, workers=1, watch=events.append)
+    summary = run_study(
+        asked, dummy_work.kills_itself_once, store, compute=Compute(workers=1), watch=events.append
+    )
     assert counts(summary) == (3, 0, 0)
     assert [found.usage.attempts for found in store.results()] == [1, 2, 1]
     [retried] = [event for event in events if event.kind == "retried"]
@@ -194,7 +198,7 @@ def test_a_worker_that_always_dies_fails_its_cell_alone(store: Store) -> None:
     events: list[Event] = []
     asked = tasks(1, 3)
     work, watch = dummy_work.kills_itself_always, events.append
-    summary = run_study(asked, work, store, workers=1, watch=watch)
+    summary = run_study(asked, work, store, compute=Compute(workers=1), watch=watch)
     assert counts(summary) == (2, 1, 0)
     [failure] = store.failures()
     assert failure.error == "its worker died 3 times (exit code -9)"
@@ -203,19 +207,23 @@ def test_a_worker_that_always_dies_fails_its_cell_alone(store: Store) -> None:
 
 def test_work_that_no_worker_can_import(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KoriskError, match="work must be a function that other processes can"):
-        run_study(tasks(1, 1), lambda task, report: cell(task, report), store)
+        run_study(
+            tasks(1, 1), lambda task, report: cell(task, report), store, compute=Compute(workers=1)
+        )
     ghost = ModuleType("ghost")  # a module of this process alone, as a notebook is
     exec("def cell(task, report): ...", vars(ghost))
     monkeypatch.setitem(sys.modules, "ghost", ghost)
     with pytest.raises(KoriskError, match=r"processes: ModuleNotFoundError: .*; define it"):
-        run_study(tasks(1, 1), vars(ghost)["cell"], store)
+        run_study(tasks(1, 1), vars(ghost)["cell"], store, compute=Compute(workers=1))
     assert store.failures() == []
 
 
-@pytest.mark.parametrize("wrong", [{"workers": -1}, {"attempts": 0}, {"threads": 0}])
-def test_wrong_numbers_are_refused(store: Store, wrong: Any) -> None:
-    with pytest.raises(KoriskError, match="must be a whole number >="):
-        run_study(tasks(1, 1), cell, store, **wrong)
+def test_wrong_numbers_are_refused(store: Store) -> None:
+    with pytest.raises(KoriskError, match="attempts must be a whole number >= 1"):
+        run_study(tasks(1, 1), cell, store, attempts=0)
+    for wrong in ({"workers": -1}, {"threads": 0}, {"timeout": 0, "workers": 1}):
+        with pytest.raises(KoriskError, match=f"{next(iter(wrong))} must be a"):
+            Compute(**wrong)  # type: ignore[arg-type]
 
 
 def test_workers_that_cannot_start_are_told(tmp_path: Path) -> None:
@@ -224,10 +232,11 @@ def test_workers_that_cannot_start_are_told(tmp_path: Path) -> None:
         "if __name__ != '__main__': raise SystemExit(1)\n"
         f"import sys; sys.path.insert(0, {str(PROGRAM.parent)!r})\n"
         "import dummy_work\n"
-        "from korisk.studies.run.engine import run_study\n"
+        "from korisk.studies.run.engine import Compute, run_study\n"
         "from korisk.store.store import Store\n"
         f"with Store.create_or_open({str(tmp_path / 'study.db')!r}, dummy_work.STUDY) as store:\n"
-        "    run_study(dummy_work.tasks(1, 1), dummy_work.cell, store)\n"
+        "    asked, compute = dummy_work.tasks(1, 1), Compute(workers=1)\n"
+        "    run_study(asked, dummy_work.cell, store, compute=compute)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
@@ -295,7 +304,7 @@ def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
         assert process.wait(timeout=120) == 0
     assert started(path).items() >= known.items()
     with Store.create_or_open(tmp_path / "calm.db", STUDY) as calm:
-        run_study(asked, cell, calm, workers=0)
+        run_study(asked, cell, calm)
         with Store.read(path) as reader:
             assert figures(list(reader.results())) == figures(list(calm.results()))
             for task in asked:
@@ -346,11 +355,11 @@ def test_two_programs_on_one_store_take_turns(tmp_path: Path) -> None:
 
 
 def test_events_tell_counts_and_fractions(store: Store) -> None:
-    run_study(tasks(1, 1), cell, store, workers=0)
+    run_study(tasks(1, 1), cell, store)
     os.environ[PAUSE] = "0.3"
     events: list[Event] = []
     try:
-        run_study(tasks(1, 2), cell, store, workers=1, watch=events.append)
+        run_study(tasks(1, 2), cell, store, compute=Compute(workers=1), watch=events.append)
     finally:
         del os.environ[PAUSE]
     assert [event.kind for event in events] == ["started", "progress", "progress", "done"]

@@ -41,7 +41,7 @@ def with_baseline(task: Task, report: Report) -> Result:
 
 def study(folder: Path, points: int, work: Any = with_baseline, **spec: Any) -> Path:
     with Store.create_or_open(folder / STORE_NAME, STUDY) as store:
-        run_study(tasks(points, 3, **spec), work, store, workers=0)
+        run_study(tasks(points, 3, **spec), work, store)
     return folder
 
 

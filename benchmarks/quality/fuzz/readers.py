@@ -211,7 +211,7 @@ def _stores() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "study.db")
         with Store.create_or_open(path, study.content, tasks=study.tasks) as store:
-            run_study(study.tasks, run_cell, store, workers=0)
+            run_study(study.tasks, run_cell, store)
         return [path.read_bytes()]
 
 

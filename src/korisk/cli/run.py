@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -14,10 +14,12 @@ from korisk.cli.common.messages import warnings_as_lines
 from korisk.cli.common.options import Full, Json, Running
 from korisk.cli.common.output import print_json, show
 from korisk.curves.curve import Curve
+from korisk.errors import KoriskError
 from korisk.planning.compare import Crossing, crossing
 from korisk.store.store import Store, store_path, store_to_write
 from korisk.studies.results import curves
-from korisk.studies.run.compute import Compute, expected_seconds, groups
+from korisk.studies.run.compute import device_kind, expected_seconds, groups
+from korisk.studies.run.engine import Compute
 from korisk.studies.spec.study import Study
 from korisk.texts import Table, counted, duration, format_bytes, number
 
@@ -49,12 +51,16 @@ def run(
     """
     with warnings_as_lines():
         study = Study.read(path)
-    compute = Compute(scheduler=scheduler, workers=running.workers, device=running.device)
+    if scheduler is not None and running.workers is not None:
+        conflict = "--workers counts processes of this machine, and --scheduler has workers of its"
+        raise KoriskError(f"{conflict} own; leave one out")
     folder = out if out is not None else folder_of(path)
     if dry_run:
-        _show_cells(study, folder, compute, retry=running.retry_failed, as_json=json)
+        _show_cells(study, folder, running, scheduler, as_json=json)
         return
-    outcome = run_tasks(study.tasks, study.content, folder, running, compute=compute, quiet=json)
+    outcome = run_tasks(
+        study.tasks, study.content, folder, running, scheduler=scheduler, quiet=json
+    )
     by_point = curves(outcome.rows)
     crossings = {point: crossing(*pair) for point, pair in by_point.items() if len(pair) == 2}
     if json:
@@ -139,14 +145,15 @@ def print_end(outcome: Outcome, folder: Path, *, tables: bool) -> None:
 
 
 def _show_cells(
-    study: Study, folder: Path, compute: Compute, *, retry: bool, as_json: bool
+    study: Study, folder: Path, running: Running, scheduler: str | None, *, as_json: bool
 ) -> None:
     """Print the cells with state, time and memory."""
-    cells = _cells(study, folder, compute.device_kind())
-    open_states = {"to do", "failed"} if retry else {"to do"}
+    compute = Compute(workers=running.workers)
+    device = device_kind(running.device, scheduler)
+    cells = _cells(study, folder, device)
+    open_states = {"to do", "failed"} if running.retry_failed else {"to do"}
     pending = [cell["seconds"] for cell in cells if cell["state"] in open_states]
-    resolved = replace(compute, device=compute.device_kind())
-    default = max(1, *(processes for _, processes, _ in groups(study.tasks, resolved)))
+    default = max(1, *(count for _, count, _ in groups(study.tasks, device, scheduler)))
     workers = compute.workers or default
     measured = [seconds for seconds in pending if not math.isnan(seconds)]
     unmeasured = len(pending) - len(measured)

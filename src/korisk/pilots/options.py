@@ -1,4 +1,4 @@
-"""Options of a pilot: where fits run, when it ends, and its model's identity."""
+"""Options of a pilot: when it ends, and its model's identity."""
 
 import inspect
 import json
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,66 +18,9 @@ from korisk.errors import Argument, KoriskError, Message, invalid
 from korisk.pilots.fit import Fit
 from korisk.store.cells import Task
 from korisk.store.store import Store, difference
-from korisk.studies.run.engine import checked_workers
-
-if TYPE_CHECKING:
-    from korisk.studies.run.clusters import Cluster
 
 _LEAVE_OUT = "give such a number, or leave it out"
 _SHORT_NAME = "give it a short name"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compute:
-    """Where and how the fits of a pilot run.
-
-    Parameters
-    ----------
-    workers : int, optional
-        Processes that fit; 0, the default, is this process (1 with a `timeout`).
-    threads : int, optional
-        Threads of each worker. Default: OMP_NUM_THREADS if that is set, else the cores, shared.
-    cluster : Cluster, optional
-        A Dask cluster of `korisk.studies.run.clusters` that fits instead.
-    timeout : float, optional
-        Seconds after which a fit is ended and counts as failed.
-    retry_failed : bool, default False
-        Whether to repeat fits that failed in an earlier call.
-
-    Raises
-    ------
-    KoriskError
-        If a value is outside its range.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> kr.pilots.Compute(timeout=60).processes
-    1
-    """
-
-    workers: int | None = None
-    threads: int | None = None
-    cluster: "Cluster | None" = None
-    timeout: float | None = None
-    retry_failed: bool = False
-
-    def __post_init__(self) -> None:
-        alone = self.cluster is None
-        checked_workers(self.processes, self.threads, self.timeout, in_process=alone)
-        if self.cluster is not None:
-            from korisk.studies.run.clusters import Cluster
-
-            rule = "be one of korisk.studies.run.clusters"
-            remedy = "with joined_cluster('tcp://host:8786') as cluster:"
-            require(isinstance(self.cluster, Cluster), "cluster", rule, self.cluster, remedy)
-
-    @property
-    def processes(self) -> int:
-        """Number of workers to start here; a timeout needs one, which can be ended."""
-        if self.workers is None:
-            return int(self.timeout is not None and self.cluster is None)
-        return self.workers
 
 
 @dataclass(frozen=True, kw_only=True)

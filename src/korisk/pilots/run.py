@@ -20,7 +20,6 @@ from korisk.errors import KoriskError
 from korisk.files import make_folder
 from korisk.pilots.fit import Fit, FitWork, Reading, is_reserved, pickled
 from korisk.pilots.options import (
-    Compute,
     Identity,
     Limits,
     PilotModel,
@@ -34,7 +33,7 @@ from korisk.seeds import checked_seeds
 from korisk.store.cells import Task
 from korisk.store.file import DamagedError
 from korisk.store.store import STORE_NAME, Store, store_to_write
-from korisk.studies.run.engine import run_study
+from korisk.studies.run.engine import Compute, run_study
 from korisk.studies.run.events import Event, Watch
 from korisk.studies.run.progress import Pace, progress
 
@@ -272,12 +271,8 @@ class _Rounds:
             tasks,
             self.work,
             self.store,
-            workers=self.compute.processes,
-            threads=self.compute.threads,
-            cluster=self.compute.cluster,
-            timeout=self.compute.timeout,
+            compute=self.compute,
             attempts=_ATTEMPTS,
-            retry_failed=self.compute.retry_failed,
             watch=self.watch,
         )
 

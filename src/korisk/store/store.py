@@ -77,7 +77,7 @@ class Cell:
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
     >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
     >>> with Store.create_or_open("cells.db", {"name": "mine"}) as store:
-    ...     summary = run_study(tasks, work, store, workers=0)
+    ...     summary = run_study(tasks, work, store)
     ...     cells = list(store.results())
     >>> cells[1].task.seed, dict(cells[1].rows[0].metrics), cells[1].usage.attempts
     (2, {'mse': 0.05}, 1)
@@ -108,7 +108,7 @@ class Failure:
     >>> def work(task, report):
     ...     raise ValueError("no images")
     >>> with Store.create_or_open("failures.db", {"name": "mine"}) as store:
-    ...     summary = run_study([Task(point="a", seed=1, spec={})], work, store, workers=0)
+    ...     summary = run_study([Task(point="a", seed=1, spec={})], work, store)
     ...     [failure.reason for failure in store.failures()]
     ['ValueError: no images']
     """
@@ -169,7 +169,7 @@ class Store:
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
     >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
     >>> with Store.create_or_open("study.db", {"name": "mine"}) as store:
-    ...     summary = run_study(tasks, work, store, workers=0)
+    ...     summary = run_study(tasks, work, store)
     >>> with Store.read("study.db") as store:
     ...     [cell.task.key for cell in store.results()], len(list(store.rows()))
     (['a, seed 1', 'a, seed 2'], 2)

@@ -19,8 +19,14 @@ from korisk.errors import KoriskError
 from korisk.files import make_folder, write_text
 from korisk.store.cells import Task
 from korisk.store.store import Failure, FlatRow, Store, store_to_write
-from korisk.studies.run.compute import Compute, chosen_device, expected_seconds, groups, opened
-from korisk.studies.run.engine import Event, Summary, run_study
+from korisk.studies.run.compute import (
+    chosen_device,
+    device_kind,
+    expected_seconds,
+    groups,
+    opened,
+)
+from korisk.studies.run.engine import Compute, Event, Summary, run_study
 from korisk.studies.run.progress import Pace, event_line, progress
 
 FAILED_CELLS = 1  # exit code if some cells failed and the others are stored
@@ -42,21 +48,22 @@ def run_tasks(
     out: Path,
     running: Running,
     *,
-    compute: Compute,
+    scheduler: str | None = None,
     quiet: bool,
 ) -> Outcome:
     """Run the missing cells of a store in `out`; a refused run leaves no empty store or folder."""
     page, retry = running.page, running.retry_failed
     _checks.real("--wait", running.wait, at_least=0, remedy="give seconds")
-    # Raises if PyTorch is missing or lacks the device; on a cluster, the workers choose theirs.
-    device = chosen_device("cpu" if compute.scheduler is not None else compute.device)
+    compute = Compute(workers=running.workers, retry_failed=retry)
+    kind = device_kind(running.device, scheduler)
+    # Raises if PyTorch lacks the device; on a cluster, the workers choose theirs.
+    place = chosen_device(running.device) if scheduler is None else running.device
     from korisk.studies.run.cells import cell_work
 
     # Imported before the run: a missing matplotlib should fail first.
     if page:
         from korisk.report.contents import read_contents
         from korisk.report.page.study import study_page
-    resolved = compute if compute.scheduler is not None else replace(compute, device=device)
     path = store_to_write(out)
     html = path.with_name("report.html")
     had_folder, had_store = path.parent.exists(), path.exists()
@@ -77,29 +84,23 @@ def run_tasks(
                 todo = [task for task in missing if retry or task.key not in states]
                 pace = Pace(
                     todo,
-                    seconds=expected_seconds(store, tasks, resolved.device_kind()),
+                    seconds=expected_seconds(store, tasks, kind),
                     skipped=len(tasks) - len(missing),
                 )
                 todo_keys = {task.key for task in todo}
                 with progress(pace, quiet=quiet, lines=print_line) as watch:
                     # Cells that need the same number of processes, and of threads in each.
-                    for group, processes, threads in groups(tasks, resolved):
+                    for group, processes, threads in groups(tasks, place, scheduler):
                         # A group without work needs no scheduler.
                         has_work = any(task.key in todo_keys for task in group)
-                        settings = resolved if has_work else Compute(device="cpu")
-                        workers = processes if compute.workers is None else compute.workers
-                        with opened(settings) as (cluster, device):
-                            group_summary = run_study(
-                                group,
-                                cell_work(group, device=device),
-                                store,
-                                workers=workers,
-                                threads=threads,
-                                cluster=cluster,
-                                retry_failed=retry,
-                                watch=watch,
+                        workers = processes if running.workers is None else running.workers
+                        with opened(scheduler if has_work else None, place) as (cluster, device):
+                            how = replace(
+                                compute, workers=workers, threads=threads, cluster=cluster
                             )
-                        summaries.append(group_summary)
+                            work = cell_work(group, device=device)
+                            summary = run_study(group, work, store, compute=how, watch=watch)
+                        summaries.append(summary)
             except KeyboardInterrupt:
                 count = len(tasks) - len(store.missing(tasks))
                 finished = f"{count} of {len(tasks)} cells are kept in {path}"

@@ -1,6 +1,6 @@
 """`korisk reproduce`: the paper's study, as released and done properly, next to its tables."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from korisk.paper import reproduction as paper
 from korisk.paper.commands.published import print_published
 from korisk.paper.supplement import verdict_sentences
 from korisk.store.store import store_path
-from korisk.studies.run.compute import Compute, chosen_device
+from korisk.studies.run.compute import chosen_device
 from korisk.studies.spec.study import PROTOCOLS
 from korisk.texts import Table, number
 
@@ -69,8 +69,7 @@ def reproduce(
     )
     tasks = [task for study in planned for task in study.tasks]
     content = {"name": paper.NAME, "studies": [study.content for study in planned]}
-    compute = Compute(device=where, workers=running.workers)
-    done = run_tasks(tasks, content, out, running, compute=compute, quiet=json)
+    done = run_tasks(tasks, content, out, replace(running, device=where), quiet=json)
     sweeps = paper.sweeps(done.rows)
     lines = paper.calibration(sweeps)
     if json:

@@ -3,10 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from statistics import fmean
 
-from korisk import _checks
 from korisk._group import grouped
 from korisk._json import JsonMapping
 from korisk.errors import Argument, KoriskError, invalid, needed_by
@@ -16,51 +14,15 @@ from korisk.store.usage import cores
 from korisk.studies.run import clusters
 from korisk.studies.run.worker import threads_asked
 
-_MOST_WORKERS = 512
 _LARGE, _MANY = 64, 4096  # pixels a side and rays from which a single cell uses all cores
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compute:
-    """Where cells run: in processes of this machine, or on the workers of a Dask scheduler.
-
-    Parameters
-    ----------
-    scheduler : str, optional
-        Address of a Dask scheduler whose workers run the cells, such as tcp://host:8786. Default:
-        processes of this machine.
-    workers : int, optional
-        Number of processes; 0 runs cells in this process. Default: one per core for small images,
-        else 1.
-    device : str, default "auto"
-        cpu, cuda, cuda:1, or auto: a GPU if there is one.
-
-    Raises
-    ------
-    KoriskError
-        If they contradict each other.
-    """
-
-    scheduler: str | None = None
-    workers: int | None = None
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        if self.workers is not None:
-            if self.scheduler is not None:
-                raise KoriskError(
-                    *(Argument("workers"), " counts processes of this machine, and "),
-                    *(Argument("scheduler"), " has workers of its own; leave one out"),
-                )
-            remedy = "count processes; 0 runs cells in this one"
-            _checks.count("workers", self.workers, at_least=0, at_most=_MOST_WORKERS, remedy=remedy)
-        _check_device(self.device)
-
-    def device_kind(self) -> str:
-        """cpu or cuda, as far as known without asking a scheduler."""
-        if self.device != "auto":
-            return self.device.partition(":")[0]
-        return "cpu" if self.scheduler is not None else chosen_device("auto")
+def device_kind(device: str, scheduler: str | None) -> str:
+    """cpu or cuda, as far as known without asking a scheduler."""
+    _check_device(device)
+    if device != "auto":
+        return device.partition(":")[0]
+    return "cpu" if scheduler is not None else chosen_device("auto")
 
 
 def chosen_device(name: str) -> str:
@@ -83,26 +45,28 @@ def _check_device(name: str) -> None:
 
 
 @contextmanager
-def opened(compute: Compute) -> Iterator[tuple[clusters.Cluster | None, str]]:
+def opened(scheduler: str | None, device: str) -> Iterator[tuple[clusters.Cluster | None, str]]:
     """Join the scheduler, if there is one; yield its cluster and the device of the cells."""
-    if compute.scheduler is None:
-        yield None, compute.device
+    if scheduler is None:
+        yield None, device
         return
-    wants_gpu = None if compute.device == "auto" else compute.device.startswith("cuda")
-    with clusters.joined_cluster(compute.scheduler, gpu=wants_gpu) as cluster:
+    wants_gpu = None if device == "auto" else device.startswith("cuda")
+    with clusters.joined_cluster(scheduler, gpu=wants_gpu) as cluster:
         offered = "cuda" if cluster.gpu else "cpu"
-        yield cluster, (offered if wants_gpu is None else compute.device)
+        yield cluster, (offered if wants_gpu is None else device)
 
 
-def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], int, int | None]]:
+def groups(
+    tasks: Sequence[Task], device: str, scheduler: str | None = None
+) -> list[tuple[list[Task], int, int | None]]:
     """Groups of tasks to run one after another, with their local processes and threads.
 
     Cells of small images run in parallel; one of a large image uses all cores. Threads depend on
     the cell and on OMP_NUM_THREADS, never on --workers, so that results have the same bits.
     """
-    if compute.scheduler is not None:
+    if scheduler is not None:
         return [(list(tasks), 1, None)]
-    if compute.device != "cpu":
+    if device != "cpu":
         # A GPU is used by one process at a time.
         return [(list(tasks), 0, None)]
     small: list[Task] = []

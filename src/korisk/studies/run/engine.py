@@ -14,7 +14,7 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
-from korisk._checks import count, real
+from korisk._checks import count, options_of, real, require
 from korisk.errors import Argument, KoriskError, shown
 from korisk.store.cells import Task
 from korisk.store.store import Store
@@ -27,6 +27,7 @@ from korisk.studies.run.events import Watch as Watch
 if TYPE_CHECKING:
     from korisk.studies.run.clusters import Cluster
 
+_MOST_WORKERS = 512
 _STARTS = 3  # workers in a row that may die before they are ready
 _PATIENCE = 5.0  # seconds for a worker to end by itself
 _WAKE = 1.0  # seconds of a wait at most, for systems where signals do not interrupt it
@@ -61,18 +62,78 @@ class Summary:
     seconds: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """Where and how the cells of a study or the fits of a pilot run.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Processes on this machine; 0, the default, is this process (1 with a `timeout`).
+    threads : int, optional
+        Threads of each worker's numeric libraries. Default: OMP_NUM_THREADS if that is set, else
+        the cores, divided by the workers. Sums are rounded by how threads share them: with the same
+        threads the same cells give the same bits, however many workers there are.
+    cluster : Cluster, optional
+        A Dask cluster of `korisk.studies.run.clusters` to run on instead.
+    timeout : float, optional
+        Seconds after which a cell has failed; it is not tried again, and its worker is ended, with
+        all processes that the cell has started.
+    retry_failed : bool, default False
+        Whether to repeat what failed in an earlier run.
+
+    Raises
+    ------
+    KoriskError
+        If a value is outside its range.
+
+    Examples
+    --------
+    >>> from korisk.studies import Compute
+    >>> Compute(timeout=60).processes
+    1
+    """
+
+    workers: int | None = None
+    threads: int | None = None
+    cluster: "Cluster | None" = None
+    timeout: float | None = None
+    retry_failed: bool = False
+
+    def __post_init__(self) -> None:
+        remedy = "count processes; 0 is this one"
+        count("workers", self.processes, at_least=0, at_most=_MOST_WORKERS, remedy=remedy)
+        if self.threads is not None:
+            count("threads", self.threads, at_least=1, remedy="count threads")
+        if self.timeout is not None:
+            real("timeout", self.timeout, above=0, remedy="give seconds")
+            if self.cluster is None and self.processes == 0:
+                rule = f"timeout = {shown(self.timeout)} needs workers >= 1: what runs in this "
+                remedy = "process cannot be ended; pass "
+                raise KoriskError(rule, remedy, Argument("workers", 1), ", or no timeout")
+        if self.cluster is not None:
+            from korisk.studies.run.clusters import Cluster
+
+            rule = "be one of korisk.studies.run.clusters"
+            remedy = "with joined_cluster('tcp://host:8786') as cluster:"
+            require(isinstance(self.cluster, Cluster), "cluster", rule, self.cluster, remedy)
+
+    @property
+    def processes(self) -> int:
+        """Number of workers to start here; a timeout needs one, which can be ended."""
+        if self.workers is None:
+            return int(self.timeout is not None and self.cluster is None)
+        return self.workers
+
+
 def run_study(
     tasks: Iterable[Task],
     work: process.Work,
     store: Store,
     *,
-    workers: int = 1,
-    threads: int | None = None,
+    compute: Compute | None = None,
     attempts: int = 3,
-    retry_failed: bool = False,
     watch: Watch | None = None,
-    cluster: "Cluster | None" = None,
-    timeout: float | None = None,
 ) -> Summary:
     """Run the tasks that the store lacks.
 
@@ -89,23 +150,12 @@ def run_study(
         0 to 1. Other processes must be able to import it.
     store : Store
         Store of the results.
-    workers : int, default 1
-        Processes on this machine; 0 runs cells in this one, as for a GPU. Ignored with `cluster`.
-    threads : int, optional
-        Threads of each worker's numeric libraries. Default: OMP_NUM_THREADS if that is set, else
-        the cores, divided by the workers. Sums are rounded by how threads share them: with the same
-        threads the same cells give the same bits, however many workers there are.
+    compute : Compute, optional
+        Workers, threads, a cluster, a timeout. Default: in this process.
     attempts : int, default 3
         Number of attempts at a cell whose worker dies.
-    retry_failed : bool, default False
-        Also run cells that failed in an earlier run.
     watch : callable, optional
         Called with every Event.
-    cluster : Cluster, optional
-        A Dask cluster, made by `korisk.studies.run.clusters`, to run cells on.
-    timeout : float, optional
-        Seconds after which a cell has failed; it is not tried again, and its worker is ended, with
-        all processes that the cell has started.
 
     Returns
     -------
@@ -124,27 +174,28 @@ def run_study(
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
     >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
     >>> with Store.create_or_open("run.db", {"name": "mine"}) as store:
-    ...     first = run_study(tasks, work, store, workers=0)
-    ...     again = run_study(tasks, work, store, workers=0)
+    ...     first = run_study(tasks, work, store)
+    ...     again = run_study(tasks, work, store)
     >>> first.done, again.done, again.skipped
     (2, 0, 2)
     """
     start = time.monotonic()
-    workers, threads = checked_workers(workers, threads, timeout, in_process=cluster is None)
+    compute = options_of("compute", compute, Compute)
+    workers, threads, cluster = compute.processes, compute.threads, compute.cluster
     attempts = count("attempts", attempts, at_least=1, remedy="count tries")
     all_tasks = list(tasks)
     # Before anything runs: a key that is stored with another spec would mix results.
     store.check(all_tasks)
     states = store.states(all_tasks)
     missing = [task for task in all_tasks if states.get(task.key) != "done"]
-    todo = [task for task in missing if retry_failed or task.key not in states]
+    todo = [task for task in missing if compute.retry_failed or task.key not in states]
     log = EventLog(
         store,
         todo,
         skipped=len(all_tasks) - len(missing),
         attempts=attempts,
         watch=watch,
-        timeout=math.inf if timeout is None else timeout,
+        timeout=math.inf if compute.timeout is None else compute.timeout,
     )
     with process.sigterm_as_interrupt():
         if workers == 0 and cluster is None:
@@ -164,22 +215,6 @@ def run_study(
             LocalPool(log, work, workers, share).run()
     seconds = time.monotonic() - start
     return Summary(**log.counts, failed_before=len(missing) - len(todo), seconds=seconds)
-
-
-def checked_workers(
-    workers: int, threads: int | None, timeout: float | None, *, in_process: bool
-) -> tuple[int, int | None]:
-    """Check the numbers of processes and threads; `in_process`: 0 workers means this process."""
-    workers = count("workers", workers, at_least=0, remedy="count processes; 0 is this one")
-    if threads is not None:
-        threads = count("threads", threads, at_least=1, remedy="count threads")
-    if timeout is not None:
-        real("timeout", timeout, above=0, remedy="give seconds")
-        if in_process and workers == 0:
-            rule = f"timeout = {shown(timeout)} needs workers >= 1: what runs in this process "
-            remedy = Argument("workers", 1), ", or no timeout"
-            raise KoriskError(rule, "cannot be ended; pass ", *remedy)
-    return workers, threads
 
 
 class LocalPool:

@@ -46,7 +46,7 @@ class Event:
     >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
     >>> seen = []
     >>> with Store.create_or_open("events.db", {"name": "mine"}) as store:
-    ...     summary = run_study(tasks, work, store, workers=0, watch=seen.append)
+    ...     summary = run_study(tasks, work, store, watch=seen.append)
     >>> [(event.kind, event.done) for event in seen]
     [('started', 0), ('done', 1), ('started', 1), ('done', 2)]
     """
