@@ -36,7 +36,7 @@ from benchmarks.paper.verdicts import (
 from korisk.curves.curve import Curve
 from korisk.paper import published
 from korisk.paper.reproduction import Sweep
-from korisk.planning.fit import calibrate
+from korisk.planning.calibration import paper_line
 from korisk.theory import two_factors
 
 Content = dict[str, Any]
@@ -236,7 +236,7 @@ def _images(kept: Content) -> dict[str, list[Figure]]:
             for metric in ("mse", "rmse_over_max")
         }
         squared = [each**2 for each in of["rmse_over_max"]]
-        lines = [calibrate(Curve(sizes, each)) for each in (of["mse"], squared)]
+        lines = [paper_line(Curve(sizes, each)) for each in (of["mse"], squared)]
         one, other = (line.slope / line.floor for line in lines)
         return Figure(model, one / other)
 

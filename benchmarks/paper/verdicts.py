@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from korisk.curves.curve import Curve
 from korisk.paper import published
 from korisk.paper.reproduction import MODELS, Sweep
+from korisk.planning.calibration import paper_line
 from korisk.planning.compare import compare, crossing
-from korisk.planning.fit import calibrate
 from korisk.theory import RiskLine
 
 Outcome = Literal[
@@ -354,7 +354,7 @@ def _over_seeds(name: str, sweep: Sweep, test: _Test) -> Iterator[Figure]:
 
 
 def _line(pair: Pair) -> RiskLine:
-    return calibrate(Curve(*pair))
+    return paper_line(Curve(*pair))
 
 
 def _drawn(pair: Pair) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import weights
-from korisk.planning.fit import calibrate
+from korisk.planning import calibration
 from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]
@@ -31,7 +31,7 @@ def last_value(n: Array, means: Array) -> Predict:
 
 def paper_line(n: Array, means: Array) -> Predict:
     """The paper's line c + a log N / N, with c the lowest mean."""
-    return along(calibrate(Curve(n.astype(int), means)))
+    return along(calibration.paper_line(Curve(n.astype(int), means)))
 
 
 def fitted_line(n: Array, means: Array) -> Predict:

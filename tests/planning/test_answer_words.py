@@ -86,11 +86,12 @@ def test_every_case_of_advice_has_its_fields() -> None:
         "runs",
         "next",
     }
+    names = {"model": "KO", "first": "KO", "second": "FC", "layer": "A"}
     for case, text in words.ADVICE.items():
         fields = {name for _, name, _, _ in string.Formatter().parse(text) if name}
         assert fields <= allowed | {"next", "why"}, case
-    assert words.question("KO", "0.02").count("KO") == 1
-    assert words.question("", "0.02").count("0.02") == 1
+    assert words.question("model", model="KO").count("KO") == 1
+    assert all(words.question(kind, **names).count("{goal}") == 1 for kind in words.QUESTION)
 
 
 def test_the_record_is_told_where_there_is_one_and_doubted_where_it_is_below_its_promise() -> None:

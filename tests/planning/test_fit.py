@@ -8,7 +8,7 @@ import pytest
 import korisk as kr
 from korisk.curves.noise import relative_variance, weights
 from korisk.paper import published
-from korisk.planning.fit import calibrate
+from korisk.planning.calibration import paper_line
 from korisk.planning.forecast import check_target, other_unit, target_error
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
@@ -18,18 +18,18 @@ RELEASED_H8 = {"KO": (2.340e-3, 9.986e-3), "FC": (4.500e-3, 7.533e-2)}
 
 @pytest.mark.parametrize("model", ["KO", "FC"])
 def test_the_papers_calibration_of_released_errors_and_of_the_squared_gpu_means(model: str) -> None:
-    line = calibrate(released_h8(model))
+    line = paper_line(released_h8(model))
     assert (line.floor, line.slope) == pytest.approx(RELEASED_H8[model], rel=5e-4)
     row = next(row for row in published.CALIBRATION if row.H == 128)
     printed, means = (row.known, KO_128) if model == "KO" else (row.dense, FC_128)
-    line = calibrate(kr.Curve(N_128, np.square(means)))
+    line = paper_line(kr.Curve(N_128, np.square(means)))
     assert f"{line.floor:.2e}, {line.slope:.2e}" == f"{printed.floor:.2e}, {printed.slope:.2e}"
 
 
 def test_what_the_dense_pilot_predicts_and_the_papers_line_does_not() -> None:
     pilot = kr.Curve(N_128[:4], np.square(FC_128[:4]))
     truth = FC_128[-1] ** 2
-    line = calibrate(pilot).predict(2048)
+    line = paper_line(pilot).predict(2048)
     assert line / truth - 1 == pytest.approx(1.31, abs=0.01)
     expected = kr.forecast(pilot).at(2048).value
     assert abs(math.log(expected / truth)) < 0.7 * math.log(line / truth)
@@ -37,7 +37,7 @@ def test_what_the_dense_pilot_predicts_and_the_papers_line_does_not() -> None:
 
 def test_the_papers_floor_is_the_lowest_mean_and_its_line_no_upper_bound() -> None:
     curve = kr.Curve(N_128, np.square(KO_128))
-    line = calibrate(curve)
+    line = paper_line(curve)
     assert line.floor == curve.means.min()
     lies_below = [line.predict(n) < mean for n, mean in zip(curve.sizes, curve.means, strict=True)]
     assert any(lies_below)
@@ -47,27 +47,27 @@ def test_the_papers_floor_is_the_lowest_mean_and_its_line_no_upper_bound() -> No
 
 def test_scale_names_and_order_of_seeds_change_nothing_else() -> None:
     curve = power_pilot()
-    line = calibrate(curve)
+    line = paper_line(curve)
     target = 0.6 * line.predict(512) + 0.4 * line.floor
     n = line.samples(target)
     assert line.predict(n) <= target < line.predict(n - 1)
     for factor in (1e-30, 7.0):
-        larger = calibrate(scaled(curve, factor))
+        larger = paper_line(scaled(curve, factor))
         expected = (factor * line.floor, factor * line.slope)
         assert (larger.floor, larger.slope) == pytest.approx(expected)
         assert larger.samples(factor * target) == pytest.approx(n, rel=1e-3)
     renamed = {"0": "z", "1": "3", "2": "b", "3": "0", "4": "11"}
     order = np.random.default_rng(0).permutation(len(curve))
     seeds = [renamed[curve.seed[row]] for row in order]
-    other = calibrate(kr.Curve(curve.n[order], curve.error[order], seeds))
+    other = paper_line(kr.Curve(curve.n[order], curve.error[order], seeds))
     assert (other.floor, other.slope) == pytest.approx((line.floor, line.slope))
 
 
 def test_lines_need_two_sizes() -> None:
     two = kr.Curve([16, 64], 0.01 + 0.5 * np.log([16, 64]) / np.array([16, 64]))
     with pytest.raises(kr.KoriskError, match="needs at least 2"):
-        calibrate(kr.Curve([16], [0.1]))
-    paper = calibrate(two)
+        paper_line(kr.Curve([16], [0.1]))
+    paper = paper_line(two)
     rate = np.log([16, 64]) / np.array([16, 64])
     assert paper.floor == two.means[-1]
     assert paper.slope == pytest.approx((two.means[0] - two.means[1]) * rate[0] / (rate @ rate))

@@ -179,7 +179,9 @@ def check_page(page: "Page", plan: Plan, sure: float) -> None:
     assert cells_of(page) == [sample_cells(plan, LEVELS)]
     assert page.get_attribute("#headline", "data-n") == str(plan.samples(sure) or "")
     goal = f"{plan.forecast.metric or plan.forecast.unit.noun} {words.value(plan.target)}"
-    assert page.text_content("#question") == words.question(plan.forecast.model, goal)
+    assert page.text_content("#question") == words.question(
+        "model", model=plan.forecast.model
+    ).format(goal=goal)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -20,8 +20,8 @@ from matplotlib.image import AxesImage
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.planning.calibration import paper_line
 from korisk.planning.compare import compare
-from korisk.planning.fit import calibrate
 from korisk.planning.plan import forecast, plan
 from korisk.problems import CtScanner
 from korisk.report.contents import Contents, Pictures, Point
@@ -166,9 +166,9 @@ def test_a_panel_shows_means_bars_forecast_and_the_papers_line(figures: dict[str
         n, means = data(line(figure, f"means-{tag}"))
         assert n == each.sizes.tolist()
         assert means == pytest.approx(each.means.tolist())
-        fitted = calibrate(each)
+        paper = paper_line(each)
         n, risk = data(line(figure, f"line-{tag}"))
-        assert risk == pytest.approx([fitted.predict(size) for size in n])
+        assert risk == pytest.approx([paper.predict(size) for size in n])
     assert data(line(figure, "untrained-1"))[1] == [4e-3]
     assert set(data(line(figure, "before-1"))[1]) == {4e-3}  # across all N
     # Bars are one standard error of the seeds.
@@ -319,7 +319,7 @@ def test_networks_are_of_the_largest_point_of_each_kind() -> None:
     assert [made.network.learned[0].parameters for made in found[:2]] == [35, 35 * 36]
     for made, each in zip(found[:2], point().curves, strict=True):
         assert made.calibrated
-        expected = calibrate(each).predict(100)
+        expected = paper_line(each).predict(100)
         assert barron_bound(made.network, 100).total == pytest.approx(expected)
 
 

@@ -12,8 +12,8 @@ from korisk.curves.stored import Chosen, by_point
 from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError
 from korisk.paper import published
+from korisk.planning.calibration import paper_line
 from korisk.planning.compare import Crossing, crossing, mean_at
-from korisk.planning.fit import calibrate
 from korisk.store.store import FlatRow
 from korisk.studies.results import curve_from
 from korisk.studies.spec.study import PROTOCOLS, Protocol, Study
@@ -109,7 +109,7 @@ class Sweep:
         """The paper's calibration over the paper's N, on squared errors at the large scales."""
         curve = self.within_paper(model)
         squares = curve.means if self.small else curve.means**2
-        return calibrate(Curve(curve.sizes, squares))
+        return paper_line(Curve(curve.sizes, squares))
 
 
 def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
@@ -178,7 +178,7 @@ def calibration(all_sweeps: Sequence[Sweep]) -> list[CalibrationLine]:
             if side == sweep.H:
                 means = sweep.known if model == "KO" else sweep.dense
                 squares = [mean**2 for mean in means]
-                by_origin["released"] = calibrate(Curve(sweep.sizes, squares))
+                by_origin["released"] = paper_line(Curve(sweep.sizes, squares))
             for origin, protocol in zip(ORIGINS[2:], reversed(PROTOCOLS), strict=True):
                 run = best.get(protocol)
                 several = run is not None and len(run.within_paper(model).sizes) > 1

@@ -5,7 +5,7 @@ error at every N, from a pilot (`measured` inside it, `futures` beyond) or from 
 `chances` tabulates the probability that a target is met by N and reads all numbers off it;
 `recommend` decides what to do, and `words` has every sentence about it. `pilot` says what is odd
 about a pilot, `limits` what limits its error, `targets` which targets to show, `record` how often
-such answers held, `calibration` is the paper's recipe, and `fit` draws its line.
+such answers held, and `calibration` is the paper's recipe.
 """
 
 from korisk.planning.calibration import Calibration, calibrate

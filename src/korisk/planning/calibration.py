@@ -2,29 +2,21 @@
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
 
+import numpy as np
+
+from korisk import theory
 from korisk._checks import one_of
+from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, Message, UnreachableError
-from korisk.planning import words
-from korisk.planning.fit import calibrate as fitted
 from korisk.planning.forecast import check_curve
+from korisk.planning.words import REASONS, paragraph, reason
 from korisk.texts import Table, number, whole
-from korisk.theory import (
-    BOUNDS,
-    BoundForm,
-    Network,
-    RiskLine,
-    TwoFactors,
-    calibrated,
-    risk_line,
-    two_factors,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration(RiskLine):
+class Calibration(theory.RiskLine):
     """The line floor + sigma log N / N of a pilot, Eq. (eq:calibrated-bound). Made by `calibrate`.
 
     Parameters
@@ -46,9 +38,9 @@ class Calibration(RiskLine):
     """
 
     curve: Curve
-    bound: BoundForm = "paper"
+    bound: theory.BoundForm = "paper"
 
-    def factors(self, dense: "Calibration", target: float) -> TwoFactors:
+    def factors(self, dense: "Calibration", target: float) -> theory.TwoFactors:
         """Both factors of Proposition (prop:ct-proxy) beside a network with more to learn.
 
         Parameters
@@ -68,9 +60,9 @@ class Calibration(RiskLine):
         UnreachableError
             If a floor is at or above the target.
         """
-        return two_factors(self, dense, target)
+        return theory.two_factors(self, dense, target)
 
-    def network(self, net: Network) -> Network:
+    def network(self, net: theory.Network) -> theory.Network:
         """A network with C and kappa of its learned layer, such that its bound is this line.
 
         Parameters
@@ -83,13 +75,13 @@ class Calibration(RiskLine):
         Network
             The calibrated network; see `theory.calibrated`.
         """
-        return calibrated(net, self, bound=self.bound)
+        return theory.calibrated(net, self, bound=self.bound)
 
     def explain(
         self,
         target: float | None = None,
         dense: "Calibration | None" = None,
-        network: Network | None = None,
+        network: theory.Network | None = None,
     ) -> Message:
         """The recipe step by step, a line for each.
 
@@ -107,24 +99,31 @@ class Calibration(RiskLine):
         Message
             The steps, with the numbers of the paper's equations.
         """
-        content = self.to_dict(target, dense, network)
-        lines = [*words.calibrated_line(content)]
-        if self.curve.unit.law == "error" and "rms" in self.curve.metric.lower():
-            lines.append(Message(words.ROOT, Argument("unit", "rmse"), "."))
+        content, curve = self.to_dict(target, dense, network), self.curve
+        metric = content["metric"]
+        head = f"{curve.model} ({metric}), by the paper's" if curve.model else f"{metric}, by the"
+        lines = [f"{head} recipe:", reason("line", **content)]
+        lines += [] if content["falls"] else [reason("rising")]
+        if curve.unit.law == "error" and "rms" in curve.metric.lower():
+            lines.append(Message(REASONS["root"], Argument("unit", "rmse"), "."))
         if target is not None:
-            lines.append(words.calibrated_samples(content))
+            case = {None: "never", 2: "any"}.get(content["samples"], "samples")
+            lines.append(reason(case, **content))
         if dense is not None and target is not None:
-            lines.append(words.calibrated_factors(content))
+            lines.append(_compared(content))
         if network is not None:
-            lines += [words.calibrated_constants(content), str(_table(content))]
-        return words.paragraph(lines, "\n")
+            paper, *_, composed = content["constants"]
+            tighter = paper["amplification"] / composed["amplification"]
+            lines.append(reason("constants", layer=composed["layer"], tighter=tighter))
+            lines.append(str(_table(content)))
+        return paragraph(lines, "\n")
 
     def to_dict(
         self,
         target: float | None = None,
         dense: "Calibration | None" = None,
-        network: Network | None = None,
-    ) -> dict[str, Any]:
+        network: theory.Network | None = None,
+    ) -> JsonDict:
         """The recipe as plain values, for JSON.
 
         Parameters
@@ -139,10 +138,7 @@ class Calibration(RiskLine):
         """
         curve = self.curve
         squared = " squared" if curve.unit.law == "squared" else ""
-        content: dict[str, Any] = {
-            "model": curve.model,
-            "metric": f"{curve.metric or 'error'}{squared}",
-        }
+        content: JsonDict = {"model": curve.model, "metric": f"{curve.metric or 'error'}{squared}"}
         content |= {"floor": self.floor, "sigma": self.slope}
         content["floor_at"] = int(curve.sizes[curve.means.argmin()])
         content["falls"] = content["floor_at"] == int(curve.sizes[-1])
@@ -153,11 +149,14 @@ class Calibration(RiskLine):
             content["factors"] = None if target is None else _factors(self, dense, target)
         if network is not None:
             content["network"] = network.name
-            content["constants"] = [_constants(network, self, form, target) for form in BOUNDS]
+            content["constants"] = [
+                _constants(theory.calibrated(network, self, bound=form), form, target)
+                for form in theory.BOUNDS
+            ]
         return content
 
 
-def calibrate(curve: Curve, bound: BoundForm = "paper") -> Calibration:
+def calibrate(curve: Curve, bound: theory.BoundForm = "paper") -> Calibration:
     """Calibrate the bound with a pilot, by the paper's recipe (tab:calibration).
 
     The floor is the lowest mean error, and sigma the slope of a regression of error - floor on
@@ -192,45 +191,64 @@ def calibrate(curve: Curve, bound: BoundForm = "paper") -> Calibration:
     >>> round(factors.structural, 3), round(factors.approximation_budget, 2)
     (4.0, 2.75)
     """
-    one_of("bound", bound, BOUNDS)
-    check_curve(curve)
+    one_of("bound", bound, theory.BOUNDS)
+    line = paper_line(curve)
     if curve.unit.law not in ("error", "squared"):
         why = f"the theorem bounds squared errors, and the unit of this pilot is {curve.unit.name}"
         raise KoriskError(f"{why}; give mean squared errors")
-    line = fitted(curve)
     return Calibration(floor=line.floor, slope=line.slope, curve=curve, bound=bound)
 
 
-def _needed(line: RiskLine, target: float | None) -> int | None:
+def paper_line(curve: Curve) -> theory.RiskLine:
+    """The line of `calibrate` through a pilot's mean errors, whatever its unit."""
+    check_curve(curve)
+    curve.require(2, "a line")
+    n, means = curve.sizes.astype(float), curve.means
+    rate, floor = np.log(n) / n, means.min()
+    return theory.RiskLine(floor.item(), ((means - floor) @ rate / (rate @ rate)).item())
+
+
+def _needed(line: theory.RiskLine, target: float | None) -> int | None:
     """N for a target; None where the line does not reach it."""
     with suppress(UnreachableError):
         return None if target is None else line.samples(target)
     return None
 
 
-def _factors(known: RiskLine, dense: RiskLine, target: float) -> dict[str, float] | None:
+def _factors(known: theory.RiskLine, dense: theory.RiskLine, target: float) -> JsonDict | None:
     """Both factors as plain values; None where a floor is in the way, or a line is flat."""
     try:
-        factors = two_factors(known, dense, target)
+        factors = theory.two_factors(known, dense, target)
     except KoriskError:
         return None
     return asdict(factors) | {"product": factors.product, "ratio": factors.ratio}
 
 
-def _constants(
-    net: Network, line: RiskLine, form: BoundForm, target: float | None
-) -> dict[str, Any]:
+def _compared(content: JsonDict) -> str:
+    """Both factors of Proposition 1, and the sample sizes, in a sentence."""
+    dense, factors, target = content["dense"], content["factors"], content["target"]
+    line = f"floor {dense['floor']:.4g}, sigma {dense['sigma']:.4g}"
+    rival = f"{dense['model'] or 'the other'} ({line})"
+    if factors is None:
+        return reason("no_factors", other=rival, target=target)
+    # 2 is any N: the ratio to it is a matter of the smallest N, and not of the networks.
+    sizes = [line["samples"] for line in (dense, content)]
+    needed = " against ".join("any" if n == 2 else f"{n:,}" for n in sizes)
+    needed += "" if 2 in sizes else f", {factors['ratio']:,.3g} times as large"
+    return reason("factors", other=rival, needed=needed, **factors)
+
+
+def _constants(after: theory.Network, form: theory.BoundForm, target: float | None) -> JsonDict:
     """C and kappa through one form of the bound, with its amplification and N."""
-    after = calibrated(net, line, bound=form)
     (layer,) = after.learned
-    factor = after.amplification(form)[net.index(layer.name)]
+    factor = after.amplification(form)[after.index(layer.name)]
     values = {"amplification": float(factor), "C": layer.C, "kappa": layer.kappa}
     # Of the form itself, not of the line: that they agree is shown, and not supposed.
-    samples = _needed(risk_line(after, bound=form), target)
+    samples = _needed(theory.risk_line(after, bound=form), target)
     return {"bound": form, "layer": layer.name, **values, "samples": samples}
 
 
-def _table(content: dict[str, Any]) -> Table:
+def _table(content: JsonDict) -> Table:
     heads = ["bound", "A_l", "C", "kappa", "N"]
     names = "amplification", "C", "kappa"
     rows = [

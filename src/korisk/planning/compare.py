@@ -78,7 +78,9 @@ class Crossover:
         str
             The N, its range, and which model is better from there on.
         """
-        return words.crosses(self.n, self.lower, self.upper, self.better_after, self.measured)
+        where = "within the pilots" if self.measured else "by extrapolation"
+        ends = words.span(self.lower, self.upper)
+        return words.reason("crosses", where=where, ends=ends, **vars(self))
 
 
 @dataclass(frozen=True)
@@ -329,10 +331,9 @@ class Comparison(Shown):
 
     def _unit_doubt(self) -> str:
         """A question where one model may have percent and the other fractions; else empty."""
-        (low_name, low), (high_name, high) = sorted(
-            zip(self.names, (plan.forecast.evidence for plan in self._plans), strict=True),
-            key=lambda pair: float(pair[1].means[-1]),
-        )
+        models = zip(self.names, (plan.forecast.evidence for plan in self._plans), strict=True)
+        ascending = sorted(models, key=lambda model: float(model[1].means[-1]))
+        (low_name, low), (high_name, high) = ascending
         _, of_low, of_high = np.intersect1d(low.sizes, high.sizes, return_indices=True)
         ratios = high.means[of_high] / low.means[of_low]
         fractions = low.unit.law == "error" and low.means.max() < 1 < high.means.min()
@@ -355,12 +356,9 @@ class Comparison(Shown):
         """
         lines: list[str] = [self.saving(), self.record]
         for name, plan in zip(self.names, self._plans, strict=True):
-            advice = plan.recommend()
             # The line begins with the name already.
-            text = advice.sentence.removeprefix(f"{plan.forecast.subject}: ")
-            lines.append(
-                " ".join(filter(None, (f"{name}: {text[0].lower()}{text[1:]}", advice.odds)))
-            )
+            text = plan.recommend().answer.removeprefix(f"{plan.forecast.subject}: ")
+            lines.append(f"{name}: {text[0].lower()}{text[1:]}")
         lines.append(self.crossing.explanation)
         for name, plan in zip(self.names, self._plans, strict=True):
             lines += [Message(f"{name}: ", text) for text in plan.oddities(full=full)]

@@ -154,14 +154,9 @@ class Plan(Shown, Numbers):
             At most three.
         """
         advice = self.recommend(sure, cost)
-        first = " ".join(filter(None, (advice.sentence, advice.odds)))
-        rest = [
-            *advice.reasons,
-            self.about_related,
-            *self.forecast.notes,
-            *self.oddities(full=full),
-        ]
-        lines = first, advice.record, words.paragraph(filter(None, rest))
+        rest = [*advice.reasons, self.about_related, *self.forecast.notes]
+        rest += self.oddities(full=full)
+        lines = advice.answer, advice.record, words.paragraph(filter(None, rest))
         return [line for line in lines if line]
 
     def explain(self, sure: float = 0.9, cost: float | None = None) -> Message:

@@ -175,9 +175,7 @@ class Numbers:
     def limit(self) -> Limit | None:
         """What limits the error, by the pilot, its training errors and a longer run."""
         if (longer := self.forecast.longer) is not None:
-            ends = {"before": longer.before[0], "after": longer.errors[0]}
-            sentence = words.reason("longer", n=longer.n, factor=longer.factor, **ends)
-            return Limit("training", sentence)
+            return Limit("training", words.reason("longer", longer))
         if self.curve is None or self.forecast.simulated is not None:
             return None
         return limit(self.curve, self.goal, training=self.training, longer=self.longer)
@@ -327,6 +325,11 @@ class Recommendation:
         """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
         return words.odds(self.even, self.lower, self.upper, self.action)
 
+    @property
+    def answer(self) -> str:
+        """The advice with its odds."""
+        return f"{self.sentence} {self.odds}".rstrip()
+
     def explain(self) -> str:
         """The advice with its odds, its record and its reasons.
 
@@ -335,7 +338,7 @@ class Recommendation:
         str
             Sentences.
         """
-        return " ".join(filter(None, (self.sentence, self.odds, self.record, *self.reasons)))
+        return " ".join(filter(None, (self.answer, self.record, *self.reasons)))
 
     def to_dict(self) -> dict[str, Any]:
         """The advice as plain values, for JSON.
@@ -454,12 +457,9 @@ def _collected(plan: Numbers, samples: int) -> _Case:
         name = "already" if measured else "already_rehearsed"
     elif samples <= measured:
         name = "inside"
-        if plan.between is not None:
-            before, after = plan.between
-            reasons.append(words.reason("between", before=before, after=after))
+        reasons += [words.reason("between", n=plan.between)] if plan.between else []
     elif measured:
-        far = samples / measured
-        reasons.append(words.reason("far", n=samples, times=far, last=measured))
+        reasons.append(words.reason("far", n=samples, times=samples / measured, last=measured))
     return _Case("collect", name, reasons, samples)
 
 
@@ -491,5 +491,5 @@ def _repeated(plan: Numbers, why: str) -> _Case:
     curve = plan.forecast.evidence
     n = plan.between[1] if plan.between else int(curve.sizes[0])
     seeds = max(2 * int(curve.counts[curve.sizes == n].item()), LEAST_SEEDS)
-    chance = words.chance(plan.probability(n))
-    return _Case("measure", "repeat", [why], n, seeds, {"chance": chance})
+    fields = {"chance": words.chance(plan.probability(n))}
+    return _Case("measure", "repeat", [why], n, seeds, fields)

@@ -111,9 +111,7 @@ class Group:
             sizes = f"training set size{'s' if most > 1 else ''}"
             return f"{most} {sizes}; {LEAST_SIZES} are needed to plan."
         comparison, curve = self.comparison, self.forecasts[0].evidence
-        advice = self.plans[0].recommend()
-        sentence = " ".join(filter(None, (advice.sentence, advice.odds)))
-        sentence = sentence if comparison is None else comparison.saving()
+        sentence = comparison.saving() if comparison else self.plans[0].recommend().answer
         question = f"{curve.metric or curve.unit.noun} {value(self.target)}"
         return f"{sentence} ({', '.join(filter(None, (question, self.why)))})"
 

@@ -1,8 +1,8 @@
 """Every sentence about an answer, for terminal, page, notebook and JSON; nothing is computed."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Iterable
+from typing import TypedDict
 
 from korisk.errors import Message
 
@@ -33,7 +33,7 @@ ADVICE = {
 # Reasons for it, and other single facts.
 REASONS = {
     "far": "{n:,} is {times:.2g} times the pilot's largest N of {last:,}.",
-    "between": "The measured means meet the target between N = {before:,} and {after:,}.",
+    "between": "The measured means meet the target between N = {n[0]:,} and {n[1]:,}.",
     "no_number": "No number of samples has a chance of {sure} to be enough; the chance that "
     "{target:.4g} can be reached at all is {reach}.",
     "too_far": "{n:,} samples would be enough with {sure}, but lie more than {near} times beyond "
@@ -42,8 +42,8 @@ REASONS = {
     "slow": "The {noun} improves too slowly.",
     "level": "The {noun} levels off at about {floor:.4g}.",
     "next": "measure N = {n:,} with {seeds} seeds",
-    "longer": "Training limits the error: at N = {n:,}, {factor:g} times the training takes it "
-    "from {before:.4g} to {after:.4g}.",
+    "longer": "Training limits the error: at N = {0.n:,}, {0.factor:g} times the training takes it "
+    "from {0.before[0]:.4g} to {0.errors[0]:.4g}.",
     "first": "This assumes your noise level and images. Check it at N = {n:,}: expect {value:.4g} "
     "(90%: {lower:.4g} to {upper:.4g}); if not, suspect noise or images.",
     "too_easy": "Every measured {noun} is far better, from {best:.4g} on: is the target in another "
@@ -51,8 +51,31 @@ REASONS = {
     "flat": "the {noun} does not improve with N in this pilot",
     "expected": "{model} has an expected error of {value:.4g} at N = {n:,} (90%: {lower:.4g} to "
     "{upper:.4g}).",
+    "crosses": "The curves cross at about N = {n:,} ({where}; plausible {ends}): with more samples "
+    "{better_after} probably has the lower error.",
     "percent": "All errors of {high} are above 1 and all of {low} below: if {high} is in percent, "
     "divide it by 100 and compare again. Taken as they are:",
+}
+# The paper's recipe, step by step.
+REASONS |= {
+    "root": "This metric looks like a root, and the theorem bounds squared errors: read it with ",
+    "line": "1. floor = {floor:.4g}, the lowest mean error, at N = {floor_at:,}; sigma = "
+    "{sigma:.4g}, the slope of error - floor against log N / N: Eq. (9).",
+    "rising": "The lowest error is not that of the largest N: the line falls, and the errors do "
+    "not.",
+    "never": "2. No N for {target:.4g}: floor + sigma log N / N stays above its floor, the lowest "
+    "error of the pilot. korisk plan looks below it.",
+    "any": "2. Any N for {target:.4g}: floor + sigma log N / N stays below it from N = 2 on.",
+    "samples": "2. N = {samples:,} for {target:.4g}: from there on floor + sigma log N / N stays "
+    "at or below it, Eq. (6).",
+    "no_factors": "3. No factors beside {other} at {target:.4g}: the target lies at or below a "
+    "floor, or a line is flat.",
+    "factors": "3. N / log N of {other} is {structural:,.3g} (sigmas, the structural factor) times "
+    "{approximation_budget:,.3g} (floors, the approximation factor) = {product:,.3g} times as "
+    "large: Eq. (8). N itself is {needed}.",
+    "constants": "4. C and kappa of {layer}, each form through its own amplification. The composed "
+    "form is {tighter:,.3g} times tighter than the paper's before calibration; after it all three "
+    "are the line above, with the same N.",
 }
 LEGEND = (
     "N: training samples; even odds: N is enough with a chance of one half; plausible: with "
@@ -143,9 +166,9 @@ def advice(case: str, about: str, **fields: object) -> str:
     return f"{about}: {text}." if about else f"{text[0].upper()}{text[1:]}."
 
 
-def reason(name: str, **fields: object) -> str:
+def reason(case: str, /, *values: object, **fields: object) -> str:
     """One of the `REASONS`."""
-    return REASONS[name].format(**fields)
+    return REASONS[case].format(*values, **fields)
 
 
 def odds(even: int | None, lower: int | None, upper: int | None, action: str = "") -> str:
@@ -160,14 +183,9 @@ def odds(even: int | None, lower: int | None, upper: int | None, action: str = "
     return f"As trained so far: {text}." if action == "train" else f"{text[0].upper()}{text[1:]}."
 
 
-def question(model: str, goal: str) -> str:
-    """The question of a plan, which opens its page."""
-    return QUESTION["model" if model else ""].format(model=model, goal=goal)
-
-
-def question_of_two(kind: str, layer: str, names: Sequence[str]) -> str:
-    """The question of a comparison, with a place for its goal."""
-    return QUESTION[kind].format(layer=layer, first=names[0], second=names[1], goal="{goal}")
+def question(kind: str, **names: str) -> str:
+    """The question which opens a page, with a place for its goal."""
+    return QUESTION[kind].format(goal="{goal}", **names)
 
 
 def record(kind: str, rows: Iterable[Held], far: float = 1.0, sure: float = 0.9) -> str:
@@ -256,15 +274,6 @@ def times_fewer(
     return f"{start} {goal}: {counts} ({plausible})."
 
 
-def crosses(n: int, lower: float, upper: float, better_after: str, measured: bool) -> str:
-    """Where two curves cross."""
-    where = "within the pilots" if measured else "by extrapolation"
-    return (
-        f"The curves cross at about N = {n:,} ({where}; plausible {span(lower, upper)}): with more "
-        f"samples {better_after} probably has the lower error."
-    )
-
-
 def not_crossing(better: str, last: int, means: tuple[int, int] | None) -> str:
     """That it is not clear whether two curves cross."""
     if not better:
@@ -274,71 +283,3 @@ def not_crossing(better: str, last: int, means: tuple[int, int] | None) -> str:
         return f"The curves do not clearly cross: {order}."
     order = f"The means change their order between N = {means[0]:,} and {means[1]:,}, and {better} "
     return f"{order}is better at N = {last:,}; where the curves cross is not clear."
-
-
-# --- The paper's recipe --------------------------------------------------------------------------
-
-ROOT = "This metric looks like a root, and the theorem bounds squared errors: read it with "
-
-
-RISING = "The lowest error is not that of the largest N: the line falls, and the errors do not."
-
-
-def calibrated_line(content: Mapping[str, Any]) -> list[str]:
-    """Floor and sigma of a pilot, and where they come from."""
-    model, metric = content["model"], content["metric"]
-    return [
-        f"{model} ({metric}), by the paper's recipe:" if model else f"{metric}, by the recipe:",
-        f"1. floor = {value(content['floor'])}, the lowest mean error, at N = "
-        f"{count(content['floor_at'])}; sigma = {value(content['sigma'])}, the slope of "
-        "error - floor against log N / N: Eq. (9).",
-        *([] if content["falls"] else [RISING]),
-    ]
-
-
-def calibrated_samples(content: Mapping[str, Any]) -> str:
-    """N for a target, in a sentence."""
-    goal, n = value(content["target"]), content["samples"]
-    line = "floor + sigma log N / N"
-    if n is None:
-        return (
-            f"2. No N for {goal}: {line} stays above its floor, the lowest error of the pilot. "
-            "korisk plan looks below it."
-        )
-    if n == 2:
-        return f"2. Any N for {goal}: {line} stays below it from N = 2 on."
-    return f"2. N = {count(n)} for {goal}: from there on {line} stays at or below it, Eq. (6)."
-
-
-def calibrated_factors(content: Mapping[str, Any]) -> str:
-    """Both factors of Proposition 1, and the sample sizes, in a sentence."""
-    dense, factors = content["dense"], content["factors"]
-    name = dense["model"] or "the other"
-    line = f"floor {value(dense['floor'])}, sigma {value(dense['sigma'])}"
-    if factors is None:
-        return (
-            f"3. No factors beside {name} ({line}) at {value(content['target'])}: the target lies "
-            "at or below a floor, or a line is flat."
-        )
-    structural, budget, product = (
-        f"{factors[key]:,.3g}" for key in ("structural", "approximation_budget", "product")
-    )
-    # 2 is any N: the ratio to it is a matter of the smallest N, and not of the networks.
-    needed = ["any" if n == 2 else count(n) for n in (dense["samples"], content["samples"])]
-    ratio = "" if "any" in needed else f", {factors['ratio']:,.3g} times as large"
-    return (
-        f"3. N / log N of {name} ({line}) is {structural} (sigmas, the structural factor) times "
-        f"{budget} (floors, the approximation factor) = {product} times as large: Eq. (8). N "
-        f"itself is {needed[0]} against {needed[1]}{ratio}."
-    )
-
-
-def calibrated_constants(content: Mapping[str, Any]) -> str:
-    """What calibration does to the three forms of the bound, in a sentence."""
-    paper, *_, composed = content["constants"]
-    tighter = f"{paper['amplification'] / composed['amplification']:,.3g}"
-    return (
-        f"4. C and kappa of {composed['layer']}, each form through its own amplification. The "
-        f"composed form is {tighter} times tighter than the paper's before calibration; "
-        "after it all three are the line above, with the same N."
-    )

@@ -12,7 +12,7 @@ from functools import cache
 from korisk._json import JsonMapping
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.fit import calibrate
+from korisk.planning.calibration import paper_line
 from korisk.theory import Composition, Known, Layer, Learned, Network, calibrated
 
 Spec = JsonMapping  # of a point
@@ -73,7 +73,7 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
             # Only a mean squared error follows the bound; other metrics have no such line.
             if curve is not None and curve.metric == "mse":
                 with suppress(KoriskError):  # a single size, a flat line, or no norm
-                    network = calibrated(network, calibrate(curve))
+                    network = calibrated(network, paper_line(curve))
             title = f"{model}, {point_name}: {scan}"
             last = None if curve is None else int(curve.sizes[-1])
             networks.append(TitledNetwork(title, network, network.calibrated is not None, last))

@@ -53,16 +53,15 @@ class Law:
 
 
 def normals(weight: Array, mean: Array, deviation: Array) -> Law:
-    """Mixtures of normal laws: weights (P,) or (P, M), means and deviations (P, M)."""
+    """Mixtures of normal laws: weights (P,), means and deviations (P, M)."""
     from scipy.special import ndtr
 
     # A deviation of zero is a step, which ndtr would divide by.
     deviation = np.maximum(deviation, 1e-12)
-    axes = "p,pm->m" if weight.ndim == 1 else "pm,pm->m"
 
     def under(log_error: Array) -> Array:
         with np.errstate(under="ignore"):
-            probability = np.einsum(axes, weight, ndtr((log_error - mean) / deviation))
+            probability = np.einsum("p,pm->m", weight, ndtr((log_error - mean) / deviation))
         return np.asarray(np.clip(probability, 0.0, 1.0))
 
     far = _FAR * deviation

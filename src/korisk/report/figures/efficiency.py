@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.fit import calibrate
+from korisk.planning.calibration import paper_line
 from korisk.planning.plan import forecast
 from korisk.report.contents import Contents, squared
 from korisk.report.figures import panels, style
@@ -103,7 +103,7 @@ def panel(
         track, doubt, line = None, "", None
         if curve.model in coloured:
             with suppress(KoriskError):  # a single size
-                fit = calibrate(curve)
+                fit = paper_line(curve)
                 first, last = float(curve.sizes[0]), float(curve.sizes[-1])
                 n = np.geomspace(first, FAR * last, _LINE_STEPS)
                 line = n, values(curve, np.array([fit.predict(size) for size in n.tolist()]))

@@ -102,6 +102,6 @@ def comparison_page(
         target=comparison.target if target is None else target,
         kind="korisk ablate" if layer else "korisk compare",
         opens="ratio",
-        question=words.question_of_two(kind, layer, names),
+        question=words.question(kind, layer=layer, first=names[0], second=names[1]),
         facts=facts,
     )

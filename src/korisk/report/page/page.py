@@ -110,7 +110,7 @@ class Page:
         goal = f"{view.metric or view.unit.noun} {words.value(plan.target)}"
         where = f"{main.name}, {goal}" if len(self.groups) > 1 else goal
         where += f" ({main.why})" if main.why else ""
-        question = self.question or words.question(view.model, "{goal}")
+        question = self.question or words.question("model" if view.model else "", model=view.model)
         answer, odds, record = advice.sentence, f"{advice.odds} For {where}.", advice.record
         others = [_line(item, self.sure) for item in pair[1:]]
         if compared:
@@ -158,8 +158,7 @@ class Page:
 def _line(plan: Plan, sure: float) -> str:
     """The advice on one of several models."""
     advice, name = plan.recommend(sure), f"{plan.forecast.evidence.name}: "
-    sentence = advice.sentence.removeprefix(name)
-    return " ".join(filter(None, (f"{name}{sentence}", advice.odds)))
+    return f"{name}{advice.answer.removeprefix(name)}"
 
 
 def _overview(groups: Sequence[Group]) -> str:

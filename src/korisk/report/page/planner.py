@@ -156,7 +156,7 @@ def _model(view: Forecast, plans: Sequence[Plan], sure: float) -> Data:
         )
     return {
         "name": curve.name,
-        "question": words.question(view.model, "{goal}"),
+        "question": words.question("model" if view.model else "", model=view.model),
         "first": int(view.sizes[0]),
         "last": view.last,
         "known": view.measured,

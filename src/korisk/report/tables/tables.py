@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.fit import calibrate
+from korisk.planning.calibration import paper_line
 from korisk.report.contents import SUPPLEMENTS, Contents
 from korisk.report.tables.table import ReportTable, Row, worded
 
@@ -48,7 +48,7 @@ def calibration_table(contents: Contents) -> ReportTable:
             means = curve.means**power
             # A single size, or squares too small to fit, have no line.
             with suppress(KoriskError):
-                line = calibrate(Curve(curve.sizes, means))
+                line = paper_line(Curve(curve.sizes, means))
                 key = point.name, curve.model, metric
                 rows += [(*key, "floor", line.floor), (*key, "sigma", line.slope)]
                 if curve.model in point.untrained:
