@@ -16,6 +16,7 @@ from korisk.cli.common.output import print_json, show
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import Crossing, crossing
+from korisk.store.file import check_name
 from korisk.store.store import Store, store_path, store_to_write
 from korisk.studies.results import curves
 from korisk.studies.run.compute import device_kind, expected_seconds, groups
@@ -202,7 +203,7 @@ def _cells(study: Study, folder: Path, device: str) -> list[JsonDict]:
     path = store_to_write(folder)
     if path.exists():
         with Store.read(path) as store:
-            store.check_name(study.name)
+            check_name(path, store.study.get("name"), study.name)
             store.check(study.tasks)
             states = store.states(study.tasks)
             seconds = expected_seconds(store, study.tasks, device)

@@ -138,9 +138,8 @@ def run_pilot(
         # Only announced here, for the progress display; `train_longer` runs them.
         tasks += [identity.task(sizes[-1], seed, longer) for seed in seeds[:_LONGER_SEEDS]]
     with _opened(store, identity, tasks) as opened:
-        missing, states = opened.missing(tasks), opened.states(tasks)
-        todo = [task for task in missing if compute.retry_failed or task.key not in states]
-        pace = Pace(todo, skipped=len(tasks) - len(missing), unit="fits")
+        todo = opened.missing(tasks, failed=compute.retry_failed)
+        pace = Pace(todo, skipped=len(tasks) - len(opened.missing(tasks)), unit="fits")
         with progress(pace, quiet=quiet) as display:
             watches = [listener for listener in (display, watch) if listener is not None]
 

@@ -248,7 +248,7 @@ class Store:
             undo.pop_all()
             undo.callback(store.close)
             with file.sqlite_errors(file_path):
-                store.check_name(name)
+                file.check_name(file_path, store.study.get("name"), name)
                 store.check(task_list)
                 if (kind := file.network_file_system(file_path)) is not None:
                     risk = f"is on a network file system ({kind}), whose locks may fail"
@@ -361,13 +361,15 @@ class Store:
         states = ((task.key, statuses.get((task.key, task.spec_hash))) for task in tasks)
         return {key: status for key, status in states if status is not None}
 
-    def missing(self, tasks: Iterable[Task]) -> list[Task]:
-        """The tasks whose results are not stored, failed ones included.
+    def missing(self, tasks: Iterable[Task], *, failed: bool = True) -> list[Task]:
+        """The tasks whose results are not stored.
 
         Parameters
         ----------
         tasks : iterable of Task
             Cells of the study.
+        failed : bool, default True
+            Whether those that failed are among them.
 
         Returns
         -------
@@ -375,7 +377,8 @@ class Store:
             Those that are not finished, in the same order.
         """
         states = self.states(all_tasks := list(tasks))
-        return [task for task in all_tasks if states.get(task.key) != "done"]
+        ended = {"done"} if failed else {"done", "failed"}
+        return [task for task in all_tasks if states.get(task.key) not in ended]
 
     def results(self) -> Iterator[Cell]:
         """Iterate over the finished cells, read from one snapshot.
@@ -501,21 +504,6 @@ class Store:
         raise sqlite3.DatabaseError("a text cannot be read")
 
     # --- Checking --------------------------------------------------------------------------------
-
-    def check_name(self, name: str) -> None:
-        """Raise if the store holds a study of another name.
-
-        Parameters
-        ----------
-        name : str
-            Name of the study.
-
-        Raises
-        ------
-        KoriskError
-            If the store holds a study of another name.
-        """
-        file.check_name(self.path, self.study.get("name"), name)
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Raise if tasks contradict each other or the stored results.

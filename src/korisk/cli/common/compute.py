@@ -80,12 +80,11 @@ def run_tasks(
         open_store = warnings_as_lines()(Store.create_or_open)
         with open_store(path, study, tasks=tasks, wait=running.wait) as store:
             try:
-                missing, states = store.missing(tasks), store.states(tasks)
-                todo = [task for task in missing if retry or task.key not in states]
+                todo = store.missing(tasks, failed=retry)
                 pace = Pace(
                     todo,
                     seconds=expected_seconds(store, tasks, kind),
-                    skipped=len(tasks) - len(missing),
+                    skipped=len(tasks) - len(store.missing(tasks)),
                 )
                 todo_keys = {task.key for task in todo}
                 with progress(pace, quiet=quiet, lines=print_line) as watch:

@@ -88,11 +88,6 @@ class Recipe:
         rule = "be False, except with optimiser='adam'"
         _checks.require(allowed, "cosine", rule, self.cosine, "leave it out")
 
-    @property
-    def last_tenth(self) -> int:
-        """Number of steps in the last tenth, at least one."""
-        return max(1, self.steps // 10)
-
 
 def released_generator(seed: int) -> torch.Generator:
     """The generator from which the released code draws the batches of a seed."""

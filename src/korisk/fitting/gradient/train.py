@@ -274,7 +274,7 @@ def train(
     pool = inputs.detach(), targets.detach()
     training = Training(alone(network), pool, batches, recipe, captures=fixed)
     # Convergence is judged by the loss before the last tenth and at the end.
-    late = recipe.steps - recipe.last_tenth
+    late = recipe.steps - max(1, recipe.steps // 10)
     standings = {0: training.standing()}
     for done in training.pauses([late], _EVERY):
         _require_finite(training, done, recipe)

@@ -186,9 +186,8 @@ def run_study(
     all_tasks = list(tasks)
     # Before anything runs: a key that is stored with another spec would mix results.
     store.check(all_tasks)
-    states = store.states(all_tasks)
-    missing = [task for task in all_tasks if states.get(task.key) != "done"]
-    todo = [task for task in missing if compute.retry_failed or task.key not in states]
+    missing = store.missing(all_tasks)
+    todo = store.missing(missing, failed=compute.retry_failed)
     log = EventLog(
         store,
         todo,
