@@ -52,7 +52,7 @@ NO_FILE = {  # module: why
     "report/figures/style.py": "a part of the package",
     "report/tables/table.py": "a part of the package",
     "paper/published.py": "a part of the package",
-    "planning/record.py": "a part of the package",
+    "planning/words.py": "a part of the package",
     "curves/unit.py": "a part of the package",
     "cli/app.py": "a part of the package",
     "store/usage.py": "the kernel's account of this machine",

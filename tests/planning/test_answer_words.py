@@ -19,7 +19,6 @@ from korisk.planning import words
 from korisk.planning.compare import comparison_tables
 from korisk.planning.plan import plan_tables, sample_cells, sample_heads
 from korisk.planning.recommend import LEVELS, Chances
-from korisk.planning.record import RECORD
 from pilots import KnownLaw, known_forecast, known_plan, released_h8
 
 N, MEANS = [16, 32, 64, 128], [0.4, 0.2, 0.1, 0.05]
@@ -106,18 +105,18 @@ def test_the_record_is_told_where_there_is_one_and_doubted_where_it_is_below_its
     assert "wider" in words.record("ratio", rows, 5.0)
     plan = known_plan(PILOT, 400)
     beyond = (plan.samples() or 0) / plan.forecast.measured
-    assert plan.recommend().record == words.record("pilot", RECORD["pilot"], beyond) != ""
+    assert plan.recommend().record == words.record("pilot", words.HELD["pilot"], beyond) != ""
     assert known_plan(PILOT, 400, doubt="It rises.").recommend().record == ""
-    assert RECORD.keys() == {"pilot", "rehearsal", "both", "ratio"} == words.RECORD.keys()
-    assert all(0 <= row["held"] <= 1 < row["asked"] for held in RECORD.values() for row in held)
+    assert words.HELD.keys() == {"pilot", "rehearsal", "both", "ratio"} == words.RECORD.keys()
+    assert all(0 <= row["held"] <= 1 < row["asked"] for held in words.HELD.values() for row in held)
 
 
 def test_the_record_is_that_of_the_kept_results() -> None:
     """Of pilots and ratios; `python -m benchmarks.planner.record` asks rehearsals as well."""
     kept = odds.record()
     for kind in ("pilot", "ratio"):
-        assert [row["times"] for row in RECORD[kind]] == [row["times"] for row in kept[kind]]
-        for told, row in zip(RECORD[kind], kept[kind], strict=True):
+        assert [row["times"] for row in words.HELD[kind]] == [row["times"] for row in kept[kind]]
+        for told, row in zip(words.HELD[kind], kept[kind], strict=True):
             assert told["asked"] == row["asked"]
             assert told["held"] == pytest.approx(row["held"])
 

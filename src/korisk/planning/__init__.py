@@ -4,8 +4,8 @@ Start with `plan`, the answer for one target, and `compare`, for two. A `forecas
 error at every N, from a pilot (`measured` inside it, `futures` beyond) or from a rehearsal;
 `chances` tabulates the probability that a target is met by N and reads all numbers off it;
 `recommend` decides what to do, and `words` has every sentence about it. `pilot` says what is odd
-about a pilot, `limits` what limits its error, `targets` which targets to show, `record` how often
-such answers held, and `calibration` is the paper's recipe.
+about a pilot, `limits` what limits its error, `targets` which targets to show, and
+`calibration` is the paper's recipe.
 """
 
 from korisk.planning.calibration import Calibration, calibrate

@@ -17,7 +17,6 @@ from korisk.planning import words
 from korisk.planning.forecast import LEAST_SIZES, Source, check_curve, check_target
 from korisk.planning.plan import Plan, forecast, has_numbers, sample_cells, sample_heads
 from korisk.planning.recommend import LEVELS, Chances
-from korisk.planning.record import RECORD
 from korisk.texts import Table, number
 
 Array = NDArray[np.float64]
@@ -30,7 +29,6 @@ _NEVER = 1e12  # times the horizon: N of futures that do not meet the target
 _LIKE_PERCENT = 20.0  # ratio of errors: percent is 100 times a fraction, models differ by 5 times
 _SHARES = np.arange(0.005, 1.0, 0.01)  # levels of the quantiles that represent a distribution
 _MOST_ALIKE = 0.95  # correlation of two forecasts from the same images, at most
-_EVEN = 0.5  # reach below which a target is probably not reached
 TOGETHER = 0.2  # correlation, in normal scores, of the errors of two forecasts of one problem
 # By which the logarithm of a ratio's interval beyond a pilot is widened, since it held .81 of true
 # ratios; now .87 (`python -m benchmarks.planner.odds`, ratios).
@@ -283,7 +281,7 @@ class Comparison(Shown):
     @property
     def likely(self) -> bool:
         """Whether both reach the target with at least even odds, so that a ratio is meaningful."""
-        return all(plan.reach >= _EVEN for plan in self._plans)
+        return all(plan.reach >= 0.5 for plan in self._plans)
 
     def saving(self) -> str:
         """Which of the two needs fewer samples, and how many times fewer, in a sentence.
@@ -327,7 +325,7 @@ class Comparison(Shown):
     def record(self) -> str:
         """How often such ratios of pilots held, in a sentence; empty for others."""
         pilots = all(plan.forecast.basis == "pilot" for plan in self._plans)
-        return words.record("ratio", RECORD["ratio"]) if self.ratio and pilots else ""
+        return words.record("ratio", words.HELD["ratio"]) if self.ratio and pilots else ""
 
     def _unit_doubt(self) -> str:
         """A question where one model may have percent and the other fractions; else empty."""

@@ -451,9 +451,8 @@ def _gain(curve: Curve, longer: Longer) -> tuple[float, str]:
     require(bool(((errors >= 0) & np.isfinite(errors)).all()), "longer", rule, longer)
     before, after = np.split(np.maximum(errors, SMALLEST_ERROR), [len(longer.before)])
     index = min(int(np.searchsorted(curve.sizes, longer.n)), len(curve.sizes) - 1)
-    square = float((mean_variance(curve) * curve.counts)[index]) * (
-        1 / len(before) + 1 / len(after)
-    )
+    shares = 1 / len(before) + 1 / len(after)
+    square = float((mean_variance(curve) * curve.counts)[index]) * shares
     if 1 < len(before) == len(after):  # pairs: the effect of a seed cancels in the difference
         paired = float(np.log(before / after).var(ddof=1)) / len(before)
         square = max(paired, _LEAST_OF_PAIRS * square)

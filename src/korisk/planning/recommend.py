@@ -32,7 +32,6 @@ from korisk.curves.noise import ROUNDING
 from korisk.planning import words
 from korisk.planning.forecast import Outlook, level_of
 from korisk.planning.pilot import Limit, Longer, findings, limit, no_learning, shows_floor
-from korisk.planning.record import RECORD
 from korisk.texts import counted
 
 Array = NDArray[np.float64]
@@ -382,7 +381,7 @@ def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
     # The record is of N that are called sure, beyond a pilot: inside it, measured means answer.
     far = (n or 0) / (forecast.measured or 1)
     if case.action == "collect" and far > 1 and not forecast.population:
-        record = words.record(forecast.basis, RECORD[forecast.basis], far, sure)
+        record = words.record(forecast.basis, words.HELD[forecast.basis], far, sure)
     fields = {"n": words.count(n or 0), "seeds": str(case.seeds), "noun": forecast.unit.noun}
     fields |= {"target": words.value(plan.target), "sure": words.level(sure)}
     fields |= {"reach": words.chance(plan.reach), **case.fields}

@@ -1,7 +1,9 @@
 """Every sentence about an answer, for terminal, page, notebook and JSON; nothing is computed."""
 
+import json
 import math
 from collections.abc import Iterable
+from importlib.resources import files
 from typing import TypedDict
 
 from korisk.errors import Message
@@ -105,6 +107,12 @@ class Held(TypedDict):
     times: float  # up to so many times the pilot's largest N
     asked: int
     held: float  # share of them
+
+
+# How often answers held, by the kind of evidence, and for ratios; rows by how far beyond the pilot
+# N lies. `python -m benchmarks.planner.record` writes the file from kept results.
+_KEPT = files("korisk.planning") / "record.json"
+HELD: dict[str, list[Held]] = json.loads(_KEPT.read_text("utf-8"))
 
 
 # --- Numbers -------------------------------------------------------------------------------------

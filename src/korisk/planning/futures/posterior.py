@@ -231,12 +231,12 @@ def thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Arra
     group = np.ceil(doublings / width).astype(int)  # 0 for the last N only
     groups = np.unique(group)[::-1]
     weight = 1.0 / variance
-    total = np.array([weight[group == g].sum() for g in groups])
-    means = [
-        np.array([(weight * values)[group == g].sum() for g in groups]) / total
-        for values in (doublings, logs)
-    ]
-    return means[0], means[1], 1.0 / total
+
+    def added(values: Array) -> Array:
+        return np.array([values[group == g].sum() for g in groups])
+
+    total = added(weight)
+    return added(weight * doublings) / total, added(weight * logs) / total, 1.0 / total
 
 
 def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
