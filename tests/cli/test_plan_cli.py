@@ -148,7 +148,7 @@ def test_wrong_questions_are_refused_in_one_line(arguments: tuple[str, ...], wor
 @pytest.mark.parametrize(
     ("written", "words"),
     [
-        (b"", "the file is empty"), (b"n,error\n", "holds no measurements"),
+        (b"", "holds no table"), (b"n,error\n", "holds no measurements"),
         (b"n,error,seed\n4,0.1,1\n4,0.2,2\n", "at least 3 distinct N, got 1 (4)"),
         (GOOD.replace("0.31", "-0.31").encode(), "line 5"),
         (GOOD.replace("8,0.31", "8.5,0.31").encode(), "line 5"),

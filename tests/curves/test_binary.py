@@ -243,7 +243,7 @@ def test_a_long_text_may_not_be_repeated(monkeypatch: pytest.MonkeyPatch) -> Non
         if is_read:
             assert binary.workbook(content, 10)["a"].rows == [["x" * length]] * 2
         else:
-            with pytest.raises(ValueError, match="its texts unpack to more than"):
+            with pytest.raises(ValueError, match="it unpacks to more than"):
                 binary.workbook(content, 10)
 
 

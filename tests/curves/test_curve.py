@@ -238,7 +238,7 @@ def test_a_mapped_column_names_the_metric() -> None:
         ),
         (lambda: Curve.read_all(TWO), "holds 2 metrics"),
         (lambda: Curve.read_all(TWO, metric="x"), "no metric 'x'; known: mse, mae"),
-        (lambda: Curve.read([]), "holds no records"),
+        (lambda: Curve.read([]), "holds no measurements"),
         (lambda: Curve.read({}), "source must be a path, a list of mappings"),
         (lambda: Curve.read([4], point="a"), "is no store, so point= does not apply"),
         (lambda: Curve.read([4]), "record 1 must be a mapping"),

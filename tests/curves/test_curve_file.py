@@ -98,7 +98,7 @@ def test_headers_that_name_no_seed_beside_one_that_does(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("n,1,2\n4,,\n", ": holds no measurements"),
+        ("n,1,2\n4,,\n", ": no column 'error', found 'n', '1', '2'"),
         ("n,1,1\n4,1,1\n", ": column '1' is there twice"),
         (",n,1\n7,4,0.5\n", ": '1' may be models, seeds, or no errors at all; pass wide='seed'"),
         ("#\n\nn,error\n\n4,abc\n", ": line 5, column 'error': 'abc' is no number"),
@@ -110,7 +110,7 @@ def test_headers_that_name_no_seed_beside_one_that_does(tmp_path: Path, name: st
         ("n,error\n4,0\n", "got 0.0; a fit needs its logarithm: leave it out"),
         ("n,error\n4.5,1\n", ": line 2, column 'n': N must be a whole number from 2 to 10^15"),
         ("n,error\n1,1\n", "N must be a whole number from 2 to 10^15, got 1.0"),
-        ("n,error\n4,1\n8,1\n4,2\n", ", line 4, column 'n': N = 4 is given twice with seed ''"),
+        ("n,error\n4,1\n8,1\n4,2\n", ": line 4, column 'n': N = 4 is given twice with seed ''"),
         ("n,error,seed\n4,1,3\n4,2,3\n", "'n': N = 4 is given twice with seed '3'"),
         ("n,error,model\n4,1,a\x07b\n", ": line 2: 'model' must be a printable text"),
         ("n,error,seed\n4,1," + "x" * 81 + "\n", ": line 2: 'seed' must be a printable text"),

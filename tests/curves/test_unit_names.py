@@ -18,6 +18,7 @@ from korisk.curves.cells import (
     number,
     rough,
 )
+from korisk.curves.formats import Source
 from korisk.curves.noise import (
     ROUNDING,
     collapsed,
@@ -25,6 +26,7 @@ from korisk.curves.noise import (
     relative_variance,
 )
 from korisk.curves.unit import unit_by_name, words
+from korisk.errors import KoriskError
 
 
 def test_scores_are_better_where_they_are_larger() -> None:
@@ -122,15 +124,16 @@ def test_cells_are_compared_without_case_and_zeros() -> None:
 
 def test_one_decimal_mark_holds_for_a_table() -> None:
     def mark(*cells: object, delimiter: str = ";") -> str | None:
-        return decimal_mark([(cell, f"row {k}") for k, cell in enumerate(cells)], delimiter)
+        return decimal_mark([(cell, k, "x") for k, cell in enumerate(cells)], delimiter, Source())
 
     assert [mark("0.5"), mark("0,5"), mark("5", 3), mark("1,024")] == [".", ",", None, None]
     assert mark("1.024", delimiter=",") == mark("1.024", delimiter=" ") == "."
     assert mark("1,024", delimiter=",") is None
-    with pytest.raises(CellError) as caught:
+    with pytest.raises(KoriskError) as caught:
         mark("1", "0.5", "0,25")
-    assert caught.value.args[0] == (
-        "decimal points (row 1: '0.5') and commas (row 2: '0,25') are mixed"
+    assert str(caught.value) == (
+        "these rows: decimal points (row 1, column 'x': '0.5') and commas (row 2, column 'x': "
+        "'0,25') are mixed; write all numbers in one way"
     )
 
 

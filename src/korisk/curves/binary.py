@@ -8,6 +8,7 @@ import io
 import re
 import zipfile
 import zlib
+from functools import reduce
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
@@ -19,7 +20,7 @@ _TAGS = 12  # for each cell: more of them are no table
 _REL = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _ODS = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _FAR = "it has cells far outside of any table"
-_LONG = f"its texts unpack to more than {UNPACKED / 1e6:g} MB; a pilot is a small table"
+_LONG = f"it unpacks to more than {UNPACKED / 1e6:g} MB; a pilot is a small table"
 
 
 class Sheet(NamedTuple):
@@ -94,8 +95,7 @@ def _checked(content: bytes, largest: int) -> tuple[bytes, dict[str, _Marks]]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
             if sum(m.file_size for m in members) > UNPACKED or len(members) > MEMBERS:
-                problem = f"it unpacks to more than {UNPACKED / 1e6:g} MB; a pilot is a small table"
-                raise ValueError(problem)
+                raise ValueError(_LONG)
             files = {member.filename: archive.read(member) for member in members}
     except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError) as error:
         raise ValueError("it is a damaged archive") from error
@@ -171,7 +171,9 @@ def _of_rows(rows: list[ElementTree.Element]) -> _Marks:
                 raise ValueError(f"it has a cell {cell.get('r', '')[:20]!r}")
             column, line = (column + 1, number)
             if "r" in cell.attrib:
-                column, line = _column(reference[1]), int(reference[2])
+                # A is 1, Z is 26, AA is 27.
+                digits = (int(letter, 36) - 9 for letter in reference[1])
+                column, line = reduce(lambda high, low: 26 * high + low, digits), int(reference[2])
             if any(cell.find(f"{{*}}{tag}") is not None for tag in ("v", "is")):
                 height, width = max(height, line), max(width, column)
             # An empty text is a value, and marked as one.
@@ -180,11 +182,3 @@ def _of_rows(rows: list[ElementTree.Element]) -> _Marks:
                 formulas.append(cell.get("r", ""))
     hidden = (int(row.get("r", "0")) for row in rows if row.get("hidden") in ("1", "true"))
     return _Marks(frozenset(hidden), tuple(formulas), height * width)
-
-
-def _column(letters: str) -> int:
-    """The number of a column by its letters: 1 for A, 27 for AA."""
-    number = 0
-    for letter in letters.upper():
-        number = 26 * number + ord(letter) - ord("A") + 1
-    return number

@@ -2,11 +2,12 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from numbers import Real
 from typing import Any, TypeGuard
 
+from korisk.curves.formats import Source
 from korisk.errors import invalid, shown
 
 MAX_LABEL = 80  # characters of a seed, model or metric
@@ -23,7 +24,7 @@ _FORMS = {
     for mark, thousands in (".,", ",.")
 }
 _MARKED = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)\s*[^\d\s:-]{0,8}")  # such as 0.10*
-EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
+_EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
 # What nearly all numbers look like, with a decimal point if any: checked first, and quickly.
 _PLAIN = re.compile(r"[-+]?[0-9]{1,40}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,5})?")
 
@@ -34,8 +35,6 @@ class CellError(Exception):
 
 def label(what: str, value: object) -> str:
     """`value` as the label of a seed, model or metric; empty if there is none."""
-    if type(value) is str and value.isalnum() and len(value) <= MAX_LABEL:
-        return value
     # Seeds 1, 1.0 and "1" are the same label.
     text = (value or "").strip() if isinstance(value, str | None) else None
     number: Any = value
@@ -46,11 +45,6 @@ def label(what: str, value: object) -> str:
         rule = f"be a printable text of at most {MAX_LABEL} characters"
         raise invalid(what, rule, value, "rename it")
     return text
-
-
-def all_plain(cells: Sequence[Any]) -> bool:
-    """Whether all cells are texts with plain numbers, which only a mark of thousands may change."""
-    return {*map(type, cells)} == {str} and all(map(_PLAIN.fullmatch, cells))
 
 
 def is_number(value: object) -> TypeGuard[Real]:
@@ -87,28 +81,23 @@ def rough(cell: object) -> float:
 
 
 def decimal_mark(
-    cells: Iterable[tuple[Any, Any]], delimiter: str, where: Callable[[Any], str] = str
+    cells: Iterable[tuple[Any, int, str]], delimiter: str, source: Source
 ) -> str | None:
-    """The decimal mark of a table's cells: point, comma, or None if no cell shows it.
-
-    Cells come with their places, which `where` puts into words.
-    """
+    """The decimal mark of a table's cells: point, comma, or None if no cell shows it."""
     first, marks_seen = dict[str, str](), set[str]()
-    for cell, place in cells:
+    for cell, position, head in cells:
         # Once points are decimal, only a comma or a second point may say otherwise.
         if not isinstance(cell, str) or ("." in first and "," not in cell and cell.count(".") < 2):
-            continue
-        if not _is_numeric(cell):
             continue
         # A form that only one mark allows decides; 1,024 and 1.024 fit both readings.
         text = _bare(cell)
         marks = [mark for mark, form in _FORMS.items() if form.fullmatch(text)]
         marks_seen |= {*text} & {".", ","}
-        if len(marks) == 1 and not EITHER.fullmatch(text) and marks[0] not in first:
-            first[marks[0]] = f"{where(place)}: {shown(text)}"
+        if len(marks) == 1 and not _EITHER.fullmatch(text) and marks[0] not in first:
+            first[marks[0]] = f"{source.at(position, head)}: {shown(text)}"
     if len(first) > 1:
         problem = f"decimal points ({first['.']}) and commas ({first[',']}) are mixed"
-        raise CellError(problem, "write all numbers in one way")
+        raise source.error(f"{problem}; write all numbers in one way")
     # Only 1.024-like numbers are left: a comma between cells cannot be a decimal mark as well.
     if not first and delimiter in (",", " "):  # which no table with decimal commas has
         return "." if marks_seen == {"."} else None
@@ -117,9 +106,7 @@ def decimal_mark(
 
 def is_unclear(cell: object, mark: str | None, *, is_count: bool) -> bool:
     """Whether a mark in a cell may separate thousands or decimals: a factor of a thousand."""
-    if not isinstance(cell, str) or (_PLAIN.fullmatch(cell) and not EITHER.fullmatch(cell)):
-        return False
-    if not EITHER.fullmatch(text := _bare(cell)):
+    if not isinstance(cell, str) or not _EITHER.fullmatch(text := _bare(cell)):
         return False
     if mark is None:  # guessed for N alone, in a table without decimals
         return not is_count or text.endswith("000")
@@ -135,7 +122,7 @@ def number(cell: object, mark: str | None, *, decimals: bool = False) -> float:
     text = _bare(cell) if isinstance(cell, str) else ""
     if not _is_numeric(text):
         raise CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
-    if EITHER.fullmatch(text) and (decimals or mark is None):
+    if _EITHER.fullmatch(text) and (decimals or mark is None):
         return float(re.sub("[.,]", "." if decimals else "", text))
     mark = mark or "."
     if not _FORMS[mark].fullmatch(text):

@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any, NamedTuple, TypedDict
 
 from korisk._checks import one_of, require
-from korisk.curves.cells import MAX_LABEL, all_plain, begins_as_number, folded, is_empty, rough
+from korisk.curves.cells import MAX_LABEL, begins_as_number, folded, is_empty, rough
 from korisk.curves.formats import Answer, Grid, Question, distinct
 from korisk.curves.unit import NAMES, metric_units, words
 from korisk.errors import KoriskError, did_you_mean, shown
@@ -118,7 +118,7 @@ class Layout:
     """
 
     def __init__(self, grid: Grid, options: Options) -> None:
-        self.grid, self.header, self.options = grid, grid.header, options
+        self.grid, self.header, self.source, self.options = grid, grid.header, grid.source, options
         self.notes: list[str] = []
         self.keys = list(map(key_of, grid.header))
         self.scale = checked("scale", options.get("scale"), _ROLES[:2])
@@ -128,23 +128,15 @@ class Layout:
         settled |= {*self.given.values()}
         self.free = [col for col in range(len(self.header)) if col not in settled]
         # A column is numeric if half of its filled cells are: a few may hold a remark.
-        cells = list(map(list, zip(*(row for _, row in grid.rows), strict=True)))
-        self.plain = {col for col, column in enumerate(cells) if all_plain(column)}
-        self.filled = [
-            column if col in self.plain else [cell for cell in column if not is_empty(cell)]
-            for col, column in enumerate(cells)
-        ]
-        counts = [
-            len(column) if col in self.plain else sum(map(begins_as_number, column))
-            for col, column in enumerate(self.filled)
-        ]
+        cells = zip(*(row for _, row in grid.rows), strict=True)
+        self.filled = [[cell for cell in column if not is_empty(cell)] for column in cells]
+        counts = [sum(map(begins_as_number, column)) for column in self.filled]
         self.numeric = {k for k, count in enumerate(counts) if 2 * count >= len(self.filled[k]) > 0}
         # N first, because other roles depend on it; then labels; the rest may hold values.
         self.n = self.size()
         self.seeds = self.named("seed")
         if "seed" not in self.given:
             self.seeds += [col for col in self.named("run") if self.counts_runs(col)]
-        self.seeds = [col for col in self.seeds if col != self.n]
         if len(self.seeds) > 1:
             self.notes.append(f"each of {self.names(self.seeds)} together is a seed")
         # Trackers export runs that crashed or still run; their rows are left out.
@@ -192,10 +184,8 @@ class Layout:
         if "n" in self.given:
             return self.given["n"]
         places = [col for col in self.free if names_n(self.keys[col])]
-        places = [col for col in places if col in self.numeric] or places
         places = [col for col in places if not {*words(self.header[col])} & _OTHER_SETS] or places
-        plain = [col for col in places if {"n", "train"} & {*words(self.header[col])}]
-        col = self.one("n", plain or places)
+        col = self.one("n", places)
         if col is None:
             raise self.missing("n")
         if self.header[col] != "n":
@@ -205,17 +195,13 @@ class Layout:
     def missing(self, role: str) -> KoriskError:
         """The question where no name says which column holds N or the values."""
         heads = in_short([shown(head, limit=30) for head in self.header])
-        if not any(self.filled[col] for col in (self.free if role == "n" else self.rest)):
-            return self.grid.source.error("holds no measurements; add rows with n and error")
-        numeric = {col: self.header[col] for col in self.free if col in self.numeric}
         candidates = [
             col
-            for col, head in numeric.items()
-            if not _TRANSFORMED.search(head)
-            if role != "n" or not names_values(head)
+            for col, head in enumerate(self.header)
+            if col in self.free and col in self.numeric and not _TRANSFORMED.search(head)
             if role != "n" or _SHARES & {*words(head)} or all(map(is_size, self.filled[col]))
         ]
-        problem = f"no {self.grid.source.column} {role!r}, found {heads}; needed are n and error"
+        problem = f"no {self.source.column} {role!r}, found {heads}; needed are n and error"
         return self.ask(problem, *self.columns(role, candidates, "if that is right"))
 
     def counts_runs(self, col: int) -> bool:
@@ -223,7 +209,7 @@ class Layout:
         # Names such as unet-1 and ko-1 have several stems, and 1, 2 or run1, run2 have one.
         texts = set(map(str, self.filled[col]))
         stems = {re.sub(r"\d+", "", text) for text in texts}
-        return col in self.numeric or (len(stems) == 1 and stems != texts)
+        return len(stems) == 1 and stems != texts
 
     # --- Questions ---
 
@@ -243,7 +229,7 @@ class Layout:
 
     def ask(self, problem: str, *answers: Answer) -> Question:
         """The question about an ambiguous table."""
-        return self.grid.source.ask(problem, *answers)
+        return self.source.ask(problem, *answers)
 
     def unsure(self, odd: list[int], fine: list[int]) -> Question:
         """The question about columns with unknown names; the likeliest option comes first."""
@@ -255,8 +241,6 @@ class Layout:
         answers = [out, model, seed, *alone] if fine else [*alone, model, seed]
         if all(_SHORT.fullmatch(re.split(r"[\s_]", head)[-1]) for head in heads):  # 1, 2 and s1, s2
             answers = [seed, model, size]
-        elif not fine and _seeds_of_models(heads):
-            answers = [("wide", "seed", "if each is a seed of a model"), model]
         return self.ask(f"{self.names(odd)} may be models, seeds, or no errors at all", *answers)
 
     def check_scales(self) -> None:
@@ -272,25 +256,24 @@ class Layout:
             if _SCALED.search(unit) or not set(words(bracket)) <= _OF_N | _BESIDE_N:
                 raise self.ask_scale("n", head)
         heads = [self.header[value.place] for value in self.values]
-        factors = {_stated_factor(head) for head in heads}
+        units = {head: _stated_unit(head) for head in heads}
+        factors = {unit if _SCALED.search(unit) else "" for unit in units.values()}
         # One factor would be wrong for columns in different units.
         if len(factors) > 1 and self.scale.get("error") != 1:
             names = in_short([*map(shown, heads)])
-            raise self.grid.source.error(f"{names} count in different units; write all in one")
+            raise self.source.error(f"{names} count in different units; write all in one")
         if factors != {""} and "error" not in self.scale:
             raise self.ask_scale("error", heads[0])
 
     def ask_scale(self, role: str, head: str) -> Question:
         """The question about a column whose header states a unit; the likeliest comes first."""
         unit = _stated_unit(head)
-        plain: Answer = ("scale", {role: 1}, "if they are plain numbers")
-        if not _SCALED.search(unit):
-            return self.ask(f"{shown(head)} may count in {shown(unit)}", plain)
+        answers: list[Answer] = [("scale", {role: 1}, "if they are plain numbers")]
         # Any other factor than a thousand is left to the user: a wrong one would be taken.
-        thousands = 1000 if role == "n" else 0.001
-        factor = thousands if _THOUSANDS.search(unit) else ...
-        scaled: Answer = ("scale", {role: factor}, "to multiply them")
-        return self.ask(f"{shown(head)} may count in {shown(unit)}", scaled, plain)
+        if _THOUSANDS.search(unit):
+            thousands = 1000 if role == "n" else 0.001
+            answers.insert(0, ("scale", {role: thousands}, "to multiply them"))
+        return self.ask(f"{shown(head)} may count in {shown(unit)}", *answers)
 
     # --- Columns of values ---
 
@@ -302,12 +285,11 @@ class Layout:
             metric = "" if self.keys[col] in _PLAIN else base(header[col])
             return [Values(col, metric=metric, deviation=self.given.get("deviation"))]
         places = [col for col in self.rest if col in self.numeric or self.keys[col] == "error"]
-        places = [col for col in places if not _is_function_of_n(header[col])]
         if not places:
             raise self.missing("error")
         names = {col: base(header[col]) for col in places}
         if len({*names.values()}) < len(names):  # then brackets distinguish columns: no units
-            names = {col: re.sub(r"[\[\]()]+", " ", header[col]).strip() for col in places}
+            names = {col: " ".join(re.split(r"[\[\]()\s]+", header[col])).strip() for col in places}
         heads = {col: parted(col, name) for col, name in names.items()}
         if wide in ("model", "seed"):
             means = {col: names[col] for col in places if not heads[col].aside} or names
@@ -362,7 +344,6 @@ class Layout:
             beside = [
                 col
                 for col in models
-                if len({*map(str, self.filled[col])}) > 1
                 if all(0 < rough(row[spread[0]]) < rough(row[col]) / 3 < 0.33 for row in rows)
             ]
         if spread and beside:
@@ -395,9 +376,6 @@ class Layout:
         if odd or seeds or not models:
             fine = [*seeds, *(col for col in models if col not in odd)]
             raise self.unsure(odd or self.seeds or [*heads], fine)
-        # A number at the end is a seed if every column has one, and else part of a model's name.
-        if self.seeds or not all(heads[col].seed for col in models):
-            return self.of_models([Values(col, base(self.header[col])) for col in models])
         return self.of_models([heads[col] for col in models])
 
     def of_models(self, values: list[Values]) -> list[Values]:
@@ -407,8 +385,6 @@ class Layout:
             values = [
                 v._replace(model=re.sub(r"[\W_]*[^\W_]+[\W_]*$", "", v.model)) for v in values
             ]
-        if len({value[1:4] for value in values}) < len(values):
-            values = [v._replace(model=self.header[v.place].strip(), seed="") for v in values]
         models = in_short([shown(value.model) for value in values])
         seeds = " and seed" * any(value.seed for value in values)
         self.notes.append(f"one column for each model{seeds} ({models})")
@@ -428,7 +404,7 @@ class Layout:
             starts = (tokens[:length] for length in range(1, len(tokens)))
             longer = any(start in tokens_of.values() for start in starts)
             known = set(tokens) <= _BESIDE_METRICS | SUMMARIES | _ASIDE | _OF_N | _BESIDE_N
-            if longer or head in numbered or _SHORT.fullmatch(head) or known or _is_aside(head):
+            if longer or head in numbered or _SHORT.fullmatch(head) or known:
                 odd.append(col)
                 continue
             # From the smallest to the largest N, an error falls; times and counts rise.
@@ -580,13 +556,6 @@ def _stated_unit(head: str) -> str:
     return inside[1] if inside else head
 
 
-def _stated_factor(head: str) -> str:
-    """The factor in a header, such as x1e3; empty without one."""
-    unit = _stated_unit(head)
-    factor = _SCALED.search(unit)
-    return re.sub(r"\s+", "", unit[factor.start() :].casefold()) if factor else ""
-
-
 def place(grid: Grid, name: object) -> int:
     """The index of a column by its name, ignoring case."""
     heads, column = [head.casefold() for head in grid.header], str(name).strip()
@@ -632,16 +601,11 @@ def names_n(key: str) -> bool:
     return (bool(tokens & _OF_N) and tokens <= _OF_N | _BESIDE_N) or key in _SETS
 
 
-def _is_function_of_n(head: str) -> bool:
-    """Whether a column has 1/N, log N or the like."""
-    tokens = {*words(head)}
-    return bool(_TRANSFORMED.search(head) and tokens & _OF_N) and not metric_units(words(head))
-
-
 def _is_aside(head: str) -> bool:
-    """Whether a column names another quantity than values: a time, a rank, a p-value."""
-    tokens = words(head)
-    return bool(tokens) and bool(_NEVER & {*tokens}) and not metric_units(tokens)
+    """Whether a column names another quantity than values: a time, a rank, a p-value, log N."""
+    tokens = {*words(head)}
+    aside = tokens & _NEVER or (tokens & _OF_N and _TRANSFORMED.search(head))
+    return bool(aside) and not metric_units(words(head))
 
 
 def _seeds_of_models(heads: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -669,12 +633,9 @@ def parted(col: int, name: str) -> Values:
     metric_tokens = {flat[k][1] for k in in_metric}
     if re.fullmatch(r"[qp]?\d+\s*%", name):  # a quantile
         return Values(col, aside="aside")
-    long = {k for start, end in spans if end - start > 1 for k in range(start, end)}
     spreads = _DEVIATIONS | _ASIDE
-    aside = {k for k, (word, _) in enumerate(flat) if word in spreads and k not in long}
-    std = any(flat[k][0] in _DEVIATIONS for k in aside)
     # An error that is the only metric, as in "test error", is one; "erreur type" is a spread.
-    spread = std or bool(aside - in_metric)
+    spread = {word for k, (word, _) in enumerate(flat) if word in spreads and k not in in_metric}
     known = _BESIDE_METRICS | (spreads if spread else set())
     of_metric = {
         k
@@ -685,10 +646,9 @@ def parted(col: int, name: str) -> Values:
             if of == k
         )
     }
-    of_metric |= {k for k, token in enumerate(tokens) if not words(token)}
     spoken = {word for word, of in flat if of in of_metric}
     split = min((_SPLIT_OF[word] for word in spoken & _SPLIT_OF.keys()), default=1)
-    kind = "std" if std else "aside" if spread else ""
+    kind = "std" if spread & _DEVIATIONS else "aside" if spread else ""
     model = " ".join(token for k, token in enumerate(tokens) if k not in of_metric).strip(" -")
     if not metric_tokens & of_metric:
         return Values(col, model if spread else rest, seed, aside=kind)

@@ -109,7 +109,7 @@ class Curve(Shown):
         metric: str = "",
         unit: Unit | str = "error",
     ) -> None:
-        self._check(n, values, seed, (model, metric, unit))
+        self._fill(n, values, seed, (model, metric, unit))
 
     @classmethod
     def of_errors(
@@ -148,7 +148,7 @@ class Curve(Shown):
         True
         """
         curve = cls.__new__(cls)
-        curve._check(n, errors, seed, (model, metric, unit), UNITS["error"])
+        curve._fill(n, errors, seed, (model, metric, unit), values_unit=UNITS["error"])
         return curve
 
     def renamed(self, model: str) -> Self:
@@ -166,42 +166,27 @@ class Curve(Shown):
         """
         return self.of_errors(self.n, self.error, self.seed, model, self.metric, self.unit)
 
-    def _check(
+    def _fill(
         self,
         n: ArrayLike,
         values: ArrayLike,
         seed: Sequence[object] | NDArray[Any] | None,
-        labels: tuple[str, str, Unit | str],
-        values_unit: Unit | None = None,
-    ) -> None:
-        """Check the lengths of the arguments, and fill the curve."""
-        sizes, measured = _numbers("n", n), _numbers("error", values)
-        if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
-            raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
-        seeds = [""] * len(sizes) if seed is None else [label("seed", name) for name in seed]
-        for name, length in (("error", len(measured)), ("seed", len(seeds))):
-            if length != len(sizes):
-                remedy = f"give one {name} for each n, and repeat n for every seed"
-                got = f"{len(sizes)} and {length}"
-                raise invalid(f"n and {name}", "have the same length", length, remedy, got=got)
-        if not len(sizes):
-            raise KoriskError("a curve must have at least one measurement, got none; add rows")
-
-        def where(row: int, name: str) -> str:
-            return f"{name}, measurement {row + 1}"
-
-        self._fill(sizes, measured, seeds, labels, where, values_unit)
-
-    def _fill(
-        self,
-        n: Floats,
-        values: Floats,
-        seeds: list[str],
         labels: tuple[str, str, Unit | str],  # model, metric, unit
-        where: Place,
+        where: Place = lambda row, name: f"{name}, measurement {row + 1}",
         values_unit: Unit | None = None,  # the unit of the values, if it is another
     ) -> None:
         """Check and sort the rows; errors name the place in the input."""
+        n, values = _numbers("n", n), _numbers("error", values)
+        if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
+            raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
+        seeds = [""] * len(n) if seed is None else [label("seed", name) for name in seed]
+        for name, length in (("error", len(values)), ("seed", len(seeds))):
+            if length != len(n):
+                remedy = f"give one {name} for each n, and repeat n for every seed"
+                got = f"{len(n)} and {length}"
+                raise invalid(f"n and {name}", "have the same length", length, remedy, got=got)
+        if not len(n):
+            raise KoriskError("a curve must have at least one measurement, got none; add rows")
         model, metric = map(label, ("model", "metric"), labels[:2])
         unit = as_unit(labels[2])
         # An accuracy that is planned with as an error would be minimised.
@@ -438,13 +423,7 @@ class Curve(Shown):
         except Question as question:
             if rows > _FEW_ROWS:  # to try all answers would take as long each time
                 raise
-            leading = [
-                answer
-                for answer in question.answers
-                if "..." in str(answer[1])
-                or answer[1] is ...
-                or leads_on(_with_answer(options, answer))
-            ]
+            leading = [a for a in question.answers if leads_on(_with_answer(options, a))]
             raise Question(question.problem, *leading) from None
 
     @classmethod
@@ -472,15 +451,14 @@ class Curve(Shown):
             rule = f"{as_unit(unit).refusal(float(values[np.argmax(odd)]))}"
             raise _out_of_range(table, rows, odd, rule)
         curve, seeds = cls.__new__(cls), [row.seed for row in rows]
-        try:
-            label("model", model)
-        except KoriskError as error:  # a header, which is in the file
-            raise table.source.error(str(error)) from None
 
         def where(row: int, field: str) -> str:
-            return table.where(rows[row], field)
+            return table.source.at(rows[row].position, rows[row].heads[field != "n"])
 
-        curve._fill(n, values, seeds, (model, name, unit), where)
+        try:
+            curve._fill(n, values, seeds, (model, name, unit), where)
+        except KoriskError as error:
+            raise table.source.error(error.message) from None
         _checks.set_fields(curve, read_as=read_as)
         return curve
 
@@ -590,7 +568,8 @@ class Curve(Shown):
             problem = f"{self.name} has no measurement up to N = {shown(n)}"
             raise KoriskError(f"{problem}; the smallest is N = {self.n[0]}")
         count = int(np.searchsorted(self.n, n, side="right"))
-        return self._with(self.n[:count], self.error[:count], self.seed[:count])
+        rows = self.n[:count], self.error[:count], self.seed[:count]
+        return self.of_errors(*rows, self.model, self.metric, self.unit)
 
     def require(self, points: int, what: str) -> None:
         """Raise if there are fewer than `points` distinct N for `what`, as in "a power law".
@@ -614,21 +593,16 @@ class Curve(Shown):
                 f"{self.name}; measure more, for example N = {2 * self.sizes[-1]}"
             )
 
-    def _with(self, n: NDArray[np.int64], error: Floats, seed: tuple[str, ...]) -> Self:
-        return self.of_errors(n, error, seed, self.model, self.metric, self.unit)
-
     def __len__(self) -> int:
         return len(self.n)
 
+    @property
+    def _key(self) -> tuple[object, ...]:
+        numbers = self.n.tobytes(), self.error.tobytes()
+        return self.model, self.metric, self.unit, self.seed, *numbers
+
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Curve):
-            return NotImplemented
-        return (
-            (self.model, self.metric, self.unit) == (other.model, other.metric, other.unit)
-            and self.seed == other.seed
-            and np.array_equal(self.n, other.n)
-            and np.array_equal(self.error, other.error)
-        )
+        return self._key == other._key if isinstance(other, Curve) else NotImplemented
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Copies and pickles restore writable arrays, including cached ones.
@@ -638,7 +612,7 @@ class Curve(Shown):
         self.__dict__.update(state)
 
     def __hash__(self) -> int:
-        return hash((self.model, self.metric, self.seed, self.n.tobytes(), self.error.tobytes()))
+        return hash(self._key)
 
     def __repr__(self) -> str:
         ends = dict.fromkeys(self.sizes[[0, -1]].tolist())  # one entry if there is one size

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -91,6 +90,9 @@ class Grid:
     decibels: frozenset[str] = frozenset()  # columns whose cells say dB
 
 
+RECORDS = Source("", "record", "key")
+
+
 def is_store(path: str | PathLike[str]) -> bool:
     """Whether a path names a folder, or a file that SQLite wrote."""
     file_path = as_path("path", path, remedy="name a table such as 'pilot.csv', or a store")
@@ -112,23 +114,20 @@ def read_grid(path: str | PathLike[str], worksheet: str | None = None) -> Grid:
     # Extensions are not trusted: exports are often misnamed, such as tab-separated .xls files.
     content = read_bytes(path, max_bytes=MAX_BYTES)
     source = Source(str(path))
-    if content.startswith(_WORKBOOK):
-        from korisk.curves.binary import workbook
+    from korisk.curves import binary  # imports zipfile and XML
 
-        return _of_sheets(_unpacked(workbook, content, source), source, worksheet)
+    if content.startswith(_WORKBOOK):
+        return _of_sheets(_unpacked(binary.workbook, content, source), source, worksheet)
     if worksheet is not None:
         rest = " does not apply; leave it out"
         raise source.error("is no spreadsheet, so ", Argument("worksheet", ...), rest)
     if content.startswith(_PARQUET):
-        from korisk.curves.binary import parquet
-
-        return _of_columns(_unpacked(parquet, content, source), source)
+        return _of_columns(_unpacked(binary.parquet, content, source), source)
     return _of_text(_decoded(content, str(path)), str(path))
 
 
-def grid_of_records(records: object, source: Source | None = None) -> Grid:
+def grid_of_records(records: object, source: Source = RECORDS) -> Grid:
     """The table of mappings; nested keys are joined, as in `config.n_train`."""
-    source = source or Source("", "record", "key")
     if isinstance(records, bytes | Mapping) or not isinstance(records, Iterable):
         rule = "be a path, a list of mappings with n and error, or a data frame"
         raise invalid("source", rule, records, "pass one")
@@ -142,8 +141,6 @@ def grid_of_records(records: object, source: Source | None = None) -> Grid:
         header |= dict.fromkeys(flat)
         _check_cells(len(header) * position, source)
         records_read.append((position, flat))
-    if not records_read:
-        raise source.error(f"holds no records; add some such as {_RECORD}")
     rows = [(place, [_cell(record.get(name)) for name in header]) for place, record in records_read]
     return _checked(Grid(source, list(header), rows))
 
@@ -153,10 +150,10 @@ def grid_of_frame(frame: Any) -> Grid:
     try:
         names = list(frame.columns)
         index: Any = getattr(frame, "index", None)
-        levels = list(getattr(index, "names", []))
-        if not any(level is not None for level in levels):
-            levels = []  # else n may be the index, as after groupby
-        columns = {str(name): list(index.get_level_values(k)) for k, name in enumerate(levels)}
+        levels = enumerate(getattr(index, "names", []))  # n may be the index, as after groupby
+        columns = {
+            str(name): list(index.get_level_values(k)) for k, name in levels if name is not None
+        }
         for name in names:
             text = " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
             columns[text.strip()] = list(frame[name])
@@ -196,13 +193,10 @@ def _cell(value: Any) -> object:
     """Convert a cell to a text, a number or None."""
     if isinstance(value, str):
         return value.strip() or None
-    if value is np.ma.masked:
-        return None
     if isinstance(value, np.generic) or (hasattr(value, "detach") and value.ndim == 0):
         value = value.item()  # of NumPy, or of a tensor of PyTorch
-    if isinstance(value, Real) and not isinstance(value, Integral) and math.isnan(value):
-        return None
-    return None if value is None or type(value).__name__ in {"NAType", "NaTType"} else value
+    absent = type(value).__name__ in {"MaskedConstant", "NAType", "NaTType"}
+    return None if absent or (isinstance(value, float) and math.isnan(value)) else value
 
 
 def _checked(grid: Grid) -> Grid:
@@ -216,8 +210,7 @@ def _checked(grid: Grid) -> Grid:
         if name or any(row[place] is not None for _, row in rows)
     ]
     header = [grid.header[place] or f"column {place + 1}" for place in used]
-    if len(used) < len(grid.header):
-        rows = [(position, [row[place] for place in used]) for position, row in rows]
+    rows = [(position, [row[place] for place in used]) for position, row in rows]
     return distinct(replace(grid, header=header, rows=rows))
 
 
@@ -233,6 +226,8 @@ def distinct(grid: Grid) -> Grid:
 
 def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
     """The table in rows of a text or a sheet: titles, a header of one or two rows, and a body."""
+    if not rows:
+        raise source.error("holds no table; write a header such as n,error,seed first")
     # Rows with one cell above the header are titles, and below the body notes.
     filled = [sum(cell not in ("", None) for cell in cells) for _, cells in rows]
     titles = []
@@ -316,9 +311,7 @@ def _decoded(content: bytes, name: str) -> tuple[str, list[str]]:
 def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     text, notes = decoded
     start = text.lstrip()[:1]
-    if not start:
-        raise KoriskError(f"{name}: the file is empty; write a header such as n,error,seed first")
-    if start in "[{":
+    if start and start in "[{":
         return _of_json(text, name)
     if start == "<":
         raise KoriskError(f"{name}: is a web page (HTML or XML); save its table as CSV")
@@ -336,18 +329,14 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
         elif line.strip():
             numbers.append(position)
             lines.append(line)
-    if not lines:
-        raise source.error("holds only comments; write a header such as n,error,seed first")
     if bars:
         lines = [re.sub(r"\*\*|`|^\s*\||\|\s*$", "", line) for line in lines]
         delimiter = "|"
     else:
-        delimiter = _delimiter(lines)
+        delimiter = _delimiter(lines or [""])
     rows = _split(lines, numbers, delimiter, source)
-    if not rows:
-        raise source.error("holds no table; write a header such as n,error,seed first")
     # NumPy's savetxt writes the header as a comment, which then names as many columns.
-    if all(re.fullmatch(r"[-+.,\deE]+", cell) for cell in rows[0][1]):
+    if rows and all(re.fullmatch(r"[-+.,\deE]+", cell) for cell in rows[0][1]):
         names = comment.split(delimiter) if delimiter != " " else comment.split()
         if len(names) != len(rows[0][1]):
             listed = ", ".join(shown(cell, limit=30) for cell in rows[0][1][:10])
@@ -429,9 +418,6 @@ def _of_json(text: str, name: str) -> Grid:
 
 def _of_lists(columns: Mapping[str, list[Any]], source: Source) -> Grid:
     """The table of named lists."""
-    for key, values in columns.items():
-        if any(isinstance(value, list | dict) for value in values):
-            raise source.error(f"{shown(key)} holds lists; save one list for each column")
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise source.error(f"its columns have {sorted(lengths)} rows; save columns of one length")
@@ -459,6 +445,7 @@ def _unpacked(reader: Callable[[bytes, int], _Content], content: bytes, source: 
 
 
 def _of_sheets(sheets: dict[str, "Sheet"], source: Source, worksheet: str | None) -> Grid:
+    from korisk.curves.binary import Sheet  # imports zipfile and XML
     from korisk.files import from_cell  # imports pydantic and yaml
 
     if worksheet is not None and worksheet not in sheets:
@@ -474,12 +461,8 @@ def _of_sheets(sheets: dict[str, "Sheet"], source: Source, worksheet: str | None
         listed = ", ".join(map(shown, list(used)[:10]))
         answers: list[Answer] = [("worksheet", sheet, "for that one") for sheet in list(used)[:4]]
         raise source.ask(f"has {len(used)} sheets with content ({listed})", *answers)
-    if not used:
-        raise source.error("is empty; write a header such as n,error,seed first")
-    title, sheet = next(iter(used.items()))
-    hidden = sheet.hidden
-    # Formulas in hidden rows do not matter: those rows are left out.
-    formulas = [cell for cell in sheet.formulas if int(re.sub(r"\D", "", cell) or 0) not in hidden]
+    title, sheet = next(iter(used.items()), ("", Sheet([])))
+    hidden, formulas = sheet.hidden, sheet.formulas
     if formulas:
         listed, rest = ", ".join(formulas[:5]), ", ..." * (len(formulas) > 5)
         problem = f"has formulas without values ({listed}{rest})"
@@ -494,6 +477,4 @@ def _of_sheets(sheets: dict[str, "Sheet"], source: Source, worksheet: str | None
         for position, row in rows
         if position not in hidden and not str(next(c for c in row if c != "")).startswith("#")
     ]
-    if not texts:
-        raise source.error("is empty; write a header such as n,error,seed first")
     return _headed(texts, source, notes)

@@ -15,9 +15,7 @@ from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 from korisk.curves.cells import (
-    EITHER,
     CellError,
-    all_plain,
     begins_as_number,
     decimal_mark,
     folded,
@@ -96,11 +94,6 @@ class Measurements:
         names = ", ".join(map(shown, self.unused[:5])) + " and others" * bool(self.unused[5:])
         return "; ".join([*self.notes, *[f"not used: {names}"] * bool(self.unused)])
 
-    def where(self, row: Measurement, name: str) -> str:
-        """Describe the cell of a measurement's `n` or `error`."""
-        cell = self.source.at(row.position, row.heads[name != "n"])
-        return f"{self.source.name}, {cell}" if self.source.name else cell
-
 
 class _Row(NamedTuple):
     """A row of the table, with its N and labels."""
@@ -111,6 +104,7 @@ class _Row(NamedTuple):
     model: str
     metric: str
     seed: str
+    unit: str
 
 
 def measurements(grid: Grid, options: Options) -> Measurements:
@@ -119,45 +113,34 @@ def measurements(grid: Grid, options: Options) -> Measurements:
     return _Reader(grid, options).measurements()
 
 
-class _Reader:
+class _Reader(Layout):
     """Reads the rows of a table by its layout."""
 
     def __init__(self, grid: Grid, options: Options) -> None:
-        self.layout = Layout(grid, options)
-        self.grid, self.options, self.source = grid, options, grid.source
+        super().__init__(grid, options)
         self.left_out = Counter[str]()
-        heads, roles = [*map(shown, grid.header)], self.layout.roles
-        groups = [roles["model"]], [roles["metric"]], self.layout.seeds
+        heads = [*map(shown, grid.header)]
+        groups = [self.roles["model"]], [self.roles["metric"]], self.seeds
         self.labels = [[(col, heads[col]) for col in cols if col is not None] for cols in groups]
         # One decimal mark for the whole table, by all columns of numbers that are read.
-        places = [*(value.place for value in self.layout.values), self.layout.n]
-        head = grid.header
-        cells = ((row[col], (line, head[col])) for line, row in grid.rows for col in places)
-        try:
-            self.mark = decimal_mark(cells, grid.delimiter, lambda place: self.source.at(*place))
-        except CellError as error:
-            raise self.source.error("; ".join(error.args)) from None
+        places = [self.n, *(value.place for value in self.values)]
+        cells = ((row[col], line, self.header[col]) for line, row in grid.rows for col in places)
+        self.mark = decimal_mark(cells, grid.delimiter, self.source)
         self.check_marks()
-        # Nearly all cells are plain numbers, which are read at once.
-        plain = self.layout.plain.intersection(places) if self.mark != "," else ()
-        texts = {cell for col in plain for cell in self.layout.filled[col]}
-        self.numbers = {text: float(text) for text in texts if not EITHER.fullmatch(text)}
 
     def check_marks(self) -> None:
         """Raise if the mark in a number may separate thousands or decimals."""
-        layout = self.layout
-        for role, cols in (("n", [layout.n]), ("error", [v.place for v in layout.values])):
+        for role, cols in (("n", [self.n]), ("error", [v.place for v in self.values])):
             unclear = [
                 (position, col, shown(row[col]))
                 for col in cols
-                if col not in layout.plain or any(map(EITHER.fullmatch, layout.filled[col]))
                 for position, row in self.grid.rows
                 if is_unclear(row[col], self.mark, is_count=role == "n")
             ]
-            if unclear and role not in layout.scale:
+            if unclear and role not in self.scale:
                 decimals = ("scale", {role: 1}, "for decimals")
                 answers: list[Answer] = [decimals, ("scale", {role: 1000}, "for thousands")]
-                every = len(unclear) == sum(len(layout.filled[col]) for col in cols)
+                every = len(unclear) == sum(len(self.filled[col]) for col in cols)
                 # One factor would be wrong for other numbers.
                 rest = "" if every else "; write thousands without the mark"
                 position, col, text = min(unclear)  # the first row
@@ -166,100 +149,86 @@ class _Reader:
 
     def measurements(self) -> Measurements:
         """The measurements of all rows."""
-        layout = self.layout
-        rows, table = list[_Row](), list[Measurement]()
         summaries = self.summaries()
-        for position, cells in self.grid.rows:
-            if position in summaries:
-                self.left_out["summary row"] += 1
-            elif row := self.row(position, cells):
-                rows.append(row)
-                table += self.values(row)
+        self.left_out["summary row"] = len(summaries)
+        places = (place for place in self.grid.rows if place[0] not in summaries)
+        rows = [row for place in places if (row := self.row(*place))]
         left_out = self.left_out.items()
         skipped = [f"{n} {reason}{'s' * (n > 1)} left out" for reason, n in left_out if n]
-        if not table:
+        if not rows:
             but = f" but {', '.join(skipped)}" if skipped else ""
             raise self.source.error(f"holds no measurements{but}; add rows with n and error")
         odd = [row for row in rows if row.n % 1 or row.n < 2]
-        if odd and "n" not in layout.scale:
-            texts = [f"!{folded(row.cells[layout.n])}" for row in odd]
-            head = layout.header[layout.n]
+        if odd and "n" not in self.scale:
+            texts = [f"!{folded(row.cells[self.n])}" for row in odd]
+            head = self.header[self.n]
             answer: Answer = ("filter", {head: [*dict.fromkeys(texts)]}, "to leave these rows out")
             # Fractions of N are shares of a training set, whose size the table does not say.
             if any(row.n % 1 for row in odd) and all(row.n <= 1 for row in rows):
                 answer = ("scale", {"n": 1000}, "if a share of 1 is 1,000 samples, for example")
             problem = f"N must be a whole number from 2 to 10^15, got {odd[0].n!r}"
-            raise self.wrong(odd[0].position, layout.n, problem, answer)
-        models = [row.model for row in rows]
-        if any(models) and not all(models):
-            name = shown(layout.header[layout.roles["model"] or 0])
-            raise self.source.error(f"{name} is missing in some rows; name the model in every row")
-        _check_others(layout, rows)
+            raise self.wrong(odd[0].position, self.n, problem, answer)
+        self.check_others(rows)
         if seeds := self.repetitions(rows):
-            scale = layout.scale.get("n", 1)
-            table = [row._replace(seed=seeds[row.position, row.n / scale]) for row in table]
-            layout.notes.append("rows of one N are repetitions")
+            rows = [row._replace(seed=seed) for row, seed in zip(rows, seeds, strict=True)]
+            self.notes.append("rows of one N are repetitions")
+        table = [value for row in rows for value in self.measured(row)]
         commas = ["decimal commas"] * (self.mark == ",")
-        notes = [*layout.notes, *self.grid.notes, *commas, *skipped]
-        notes += [f"{name} times {by:g}" for name, by in layout.scale.items() if by != 1]
+        notes = [*self.notes, *self.grid.notes, *commas, *skipped]
+        notes += [f"{name} times {by:g}" for name, by in self.scale.items() if by != 1]
         # The last row of each run wins, whatever the order of rows in the table.
         if last := self.options.get("last"):
             notes.append(f"the last {shown(last)} of each run")
             table.sort(key=lambda row: row.order)
             table = list({(r.n, r.seed, r.model, r.metric): r for r in table}.values())
             table.sort(key=lambda row: row.position)
-        unused = [layout.header[col] for col in layout.rest if layout.filled[col]]
+        unused = [self.header[col] for col in self.rest if self.filled[col]]
         return Measurements(self.source, table, self.percent_signs(rows), notes, unused)
 
     def summaries(self) -> set[int]:
         """The positions of rows that sum up others: a mean of seeds, a total at the end."""
         positions = {
             position
-            for col in (self.layout.n, *self.layout.seeds)
-            if col not in self.layout.plain
+            for col in (self.n, *self.seeds)
             for position, cells in self.grid.rows
             if isinstance(cells[col], str) and SUMMARIES & {*words(cells[col])}
         }
         return positions if len(positions) < len(self.grid.rows) else set()
 
-    def repetitions(self, rows: list[_Row]) -> dict[tuple[int, float], str]:
+    def repetitions(self, rows: list[_Row]) -> list[str]:
         """Seeds of rows that only repeat their N, each as often; empty if there is no need."""
-        layout = self.layout
-        if layout.seeds or layout.order is not None or any(v.seed for v in layout.values):
-            return {}
+        if self.seeds or self.order is not None or any(v.seed for v in self.values):
+            return []
         keys = [(row.n, row.model, row.metric) for row in rows]
         times, count = Counter(keys), Counter[tuple[float, str, str]]()
-        values = [tuple(folded(row.cells[v.place]) for v in layout.values) for row in rows]
+        values = [tuple(folded(row.cells[v.place]) for v in self.values) for row in rows]
         # Blocks of all N below each other may be two models; a row may be there twice.
         repeated = len(list(groupby(keys))) == len(times) < len(rows)
         once = len({*zip(keys, values, strict=True)}) == len(rows)
         if not repeated or not once or len({*times.values()}) > 1:
-            return {}
-        labels = {}
-        for row, key in zip(rows, keys, strict=True):
+            return []
+        labels = []
+        for key in keys:
             count[key] += 1
-            labels[row.position, row.n] = str(count[key])
+            labels.append(str(count[key]))
         return labels
 
     def wrong(self, position: int, col: int, problem: str, *answers: Answer) -> Question:
         """The question about a cell."""
-        place = self.source.at(position, self.grid.header[col])
-        return self.layout.ask(f"{place}: {problem}", *answers)
+        return self.ask(f"{self.source.at(position, self.header[col])}: {problem}", *answers)
 
     def number(self, position: int, row: list[Any], col: int) -> float | None:
         """The number in a cell; None if it is empty."""
-        if type(cell := row[col]) is str and cell in self.numbers:
-            return self.numbers[cell]
-        layout, role = self.layout, "n" if col == self.layout.n else "error"
-        if is_empty(cell):
+        if is_empty(row[col]):
             return None
         try:
-            return number(cell, self.mark, decimals=role in layout.scale)
+            role = "n" if col == self.n else "error"
+            return number(row[col], self.mark, decimals=role in self.scale)
         except CellError as error:
             # Texts among numbers may be left out; 2S6 and 1O are numbers with a typing error.
-            texts = [str(c) for c in layout.filled[col] if not begins_as_number(c)]
+            texts = [str(c) for c in self.filled[col] if not begins_as_number(c)]
             typed = any(map(_TYPED.search, texts))
-            filters = {layout.header[col]: [f"!{text}" for text in dict.fromkeys(texts)]}
+            filters = {self.header[col]: [f"!{text}" for text in dict.fromkeys(texts)]}
             out = [("filter", filters, "to leave these out")] if texts and not typed else []
             problem, remedy = error.args
             more = f", and so are {len(texts) - 1} more" * (len(texts) > 1)
@@ -267,16 +236,13 @@ class _Reader:
 
     def row(self, position: int, cells: list[Any]) -> _Row | None:
         """A row with its N and labels; None if it is left out."""
-        layout = self.layout
         if reason := self.reason_to_leave_out(cells):
             self.left_out[reason] += 1
             return None
-        n = self.number(position, cells, layout.n)
-        filled = sum(not is_empty(cells[value.place]) for value in layout.values)
-        if n is None:
-            if filled:
-                raise self.wrong(position, layout.n, "N is missing; write it")
-            return None
+        n = self.number(position, cells, self.n)
+        filled = sum(not is_empty(cells[value.place]) for value in self.values)
+        if n is None and filled:
+            raise self.wrong(position, self.n, "N is missing; write it")
         try:
             model, metric, seed = [
                 "/".join([label(head, cells[col]) for col, head in places]) if places else ""
@@ -284,25 +250,27 @@ class _Reader:
             ]
         except KoriskError as error:
             raise self.source.error(f"{self.source.at(position)}: {error}") from None
-        self.left_out["empty cell"] += len(layout.values) - filled
-        return _Row(position, cells, n, model, metric, seed) if filled else None
+        self.left_out["empty cell"] += len(self.values) - filled
+        unit = "" if self.roles["unit"] is None else str(cells[self.roles["unit"]] or "")
+        return (
+            _Row(position, cells, n, model, metric, seed, unit)
+            if n is not None and filled
+            else None
+        )
 
     def reason_to_leave_out(self, cells: list[Any]) -> str:
         """Why a row is left out: its run did not finish, or a flag excludes it."""
-        status = self.layout.roles["status"]
+        status = self.roles["status"]
         text = "" if status is None else folded(cells[status])
         if text and text not in _FINISHED:
             return f"{text[:20]} run"
-        flags = self.layout.flags.items()
+        flags = self.flags.items()
         return "excluded row" * any(FLAGS.get(folded(cells[col]), 0) == flag for col, flag in flags)
 
-    def values(self, row: _Row) -> Iterable[Measurement]:
+    def measured(self, row: _Row) -> Iterable[Measurement]:
         """The measurements of a row; a mean with a deviation becomes one for each seed."""
-        layout, header = self.layout, self.grid.header
-        unit_at = layout.roles["unit"]
-        unit = "" if unit_at is None else str(row.cells[unit_at] or "")
-        factors = {"n": 1.0, "error": 1.0, **layout.scale}
-        for column in layout.values:
+        factors = {"n": 1.0, "error": 1.0, **self.scale}
+        for column in self.values:
             value = self.number(row.position, row.cells, column.place)
             if value is None:
                 continue
@@ -315,10 +283,10 @@ class _Reader:
                 column.seed or row.seed,
                 column.model or row.model,
                 row.metric or column.metric,
-                "dB" if header[column.place] in self.grid.decibels else unit,
-                (header[layout.n], header[column.place]),
+                "dB" if self.header[column.place] in self.grid.decibels else row.unit,
+                (self.header[self.n], self.header[column.place]),
                 folded(row.cells[column.place]),
-                0.0 if layout.order is None else rough(row.cells[layout.order]),
+                0.0 if self.order is None else rough(row.cells[self.order]),
             )
             if deviation is None:
                 yield first
@@ -330,10 +298,9 @@ class _Reader:
 
     def percent_signs(self, rows: list[_Row]) -> set[str]:
         """The columns whose values or header are in percent."""
-        percent, unit_at = set(), self.layout.roles["unit"]
-        units = {"" if unit_at is None else folded(row.cells[unit_at]) for row in rows}
-        for column in self.layout.values:
-            head = self.grid.header[column.place]
+        percent, units = set[str](), {folded(row.unit) for row in rows}
+        for column in self.values:
+            head = self.header[column.place]
             cells = [row.cells[column.place] for row in rows]
             signs = {str(cell).endswith("%") for cell in cells if not is_empty(cell)}
             if len(signs) > 1:
@@ -342,6 +309,52 @@ class _Reader:
             if signs == {True} or in_percent(head) or in_percent(column.metric) or units <= PERCENT:
                 percent.add(head)
         return percent
+
+    def check_others(self, rows: list[_Row]) -> None:
+        """Raise for a column that splits what would be one curve, and for remarks."""
+        sizes, curves = [row.n for row in rows], [(row.model, row.metric) for row in rows]
+        for col in self.rest:
+            name, numeric = self.header[col], col in self.numeric
+            cells = [folded(row.cells[col]) for row in rows]
+            present, unused = [cell for cell in cells if cell], self.ignoring([col])
+            if not present:
+                continue
+            if not numeric and len(present) < len(cells):
+                remark = (
+                    f"{len(present)} of {len(cells)} rows have a remark in {shown(name)}, such as "
+                )
+                answers: list[Answer] = [unused, ("filter", {name: ""}, "to leave these rows out")]
+                if _BAD & {word for cell in present for word in words(cell)}:
+                    answers.reverse()
+                raise self.ask(f"{remark}{shown(present[0])}", *answers)
+            # A text splits a curve; a number splits an N, and does not only follow from N.
+            groups = list(zip(curves, sizes, strict=True)) if numeric else curves
+            splits = len({*zip(groups, cells, strict=True)}) > len({*groups})
+            distinct = len({*cells})
+            recurs = len({*zip(sizes, cells, strict=True)}) > distinct
+            if not splits or distinct == len(cells) or (numeric and not recurs):
+                continue
+            spelled = {folded(row.cells[col]): str(row.cells[col]) for row in rows}
+            of_split = {*present} <= {*SPLITS}
+            order = filter({*present}.__contains__, SPLITS) if of_split else dict.fromkeys(present)
+            texts = [spelled[cell] for cell in order]  # of splits, test data first
+            picked = texts if len(texts) <= MOST_ANSWERS else texts[-1:]
+            single = [
+                ("filter", {name: text}, "for that alone") for text in picked if len(text) < 80
+            ]
+            model = self.columns("model", [col], "if it tells models apart")
+            seed = self.columns("seed", [col], "if it numbers repetitions")
+            last = [("last", name, "for the last of each run")] * numeric
+            if of_split:
+                answers = [*single]
+            elif _PROGRESS & {*words(name)}:
+                answers = [*last, *single, *model, *seed, unused]
+            elif self.keys[col] in NAMED["run"] and max(map(len, texts)) <= 2:  # A, B
+                answers = [*seed, *model, *single, unused]
+            else:
+                answers = [*model, *single, *seed, *last, unused]
+            names = in_short(list(map(shown, texts)), MOST_ANSWERS)
+            raise self.ask(f"{shown(name)} has {names} in one curve", *answers)
 
 
 # --- Before columns have a meaning ---------------------------------------------------------------
@@ -373,15 +386,13 @@ def _verified(grid: Grid) -> Grid:
 def _cleaned(grid: Grid) -> Grid:
     """The table with plain numbers: without marks around them, spreads, and merged cells."""
     header, notes = list(grid.header), list(grid.notes)
-    if not header:
-        raise grid.source.error("holds no columns; write a header such as n,error,seed first")
     columns = [[row[col] for _, row in grid.rows] for col in range(len(header))]
     keys = ["_".join(words(head)) for head in header]
     labels = set().union(*NAMED.values())
     decibels = set[str]()
     for col, head in enumerate(grid.header):
         # Names such as "3 seeds" look like numbers with units.
-        if keys[col] in labels or all_plain(columns[col]):
+        if keys[col] in labels:
             continue
         cells = [_plain(cell) for cell in columns[col]]
         pairs = [_SPREAD.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
@@ -415,7 +426,6 @@ def _cleaned(grid: Grid) -> Grid:
         (position, list(cells))
         for (position, _), cells in zip(grid.rows, zip(*columns, strict=True), strict=True)
     ]
-    notes = list(dict.fromkeys(notes))
     return replace(grid, header=header, rows=rows, notes=notes, decibels=frozenset(decibels))
 
 
@@ -458,50 +468,3 @@ def _scores(seeds: int | None) -> list[float]:
     scores = [NormalDist().inv_cdf((k + 0.5) / seeds) for k in range(seeds)]
     unit = math.sqrt(sum(score * score for score in scores) / (seeds - 1))
     return [score / unit for score in scores]
-
-
-def _check_others(layout: Layout, rows: list[_Row]) -> None:
-    """Raise for a column that splits what would be one curve, and for remarks."""
-    repeated = len({row[2:] for row in rows}) < len(rows)  # N, model, metric and seed
-    sizes, curves = [row.n for row in rows], [(row.model, row.metric) for row in rows]
-    for col in layout.rest:
-        name, numeric = layout.header[col], col in layout.numeric
-        cells = [folded(row.cells[col]) for row in rows]
-        present, unused = [cell for cell in cells if cell], layout.ignoring([col])
-        if not present:
-            continue
-        if not numeric and len(present) < len(cells):
-            remark = f"{len(present)} of {len(cells)} rows have a remark in {shown(name)}, such as "
-            answers: list[Answer] = [unused, ("filter", {name: ""}, "to leave these rows out")]
-            if _BAD & {word for cell in present for word in words(cell)}:
-                answers.reverse()
-            raise layout.ask(f"{remark}{shown(present[0])}", *answers)
-        # A text splits a curve; a number splits an N, and does not only follow from N.
-        groups = list(zip(curves, sizes, strict=True)) if numeric else curves
-        splits = len({*zip(groups, cells, strict=True)}) > len({*groups})
-        distinct = len({*cells})
-        recurs = len({*zip(sizes, cells, strict=True)}) > distinct
-        if not splits or distinct == len(cells) or (numeric and not recurs):
-            continue
-        spelled = {folded(row.cells[col]): str(row.cells[col]) for row in rows}
-        of_split = {*present} <= {*SPLITS}
-        order = filter({*present}.__contains__, SPLITS) if of_split else dict.fromkeys(present)
-        texts = [spelled[cell] for cell in order]  # of splits, test data first
-        picked = texts if len(texts) <= MOST_ANSWERS else texts[-1:]
-        single = [("filter", {name: text}, "for that alone") for text in picked if len(text) < 80]
-        model = layout.columns("model", [col], "if it tells models apart")
-        model = model if layout.roles["model"] is None else []
-        seed = layout.columns("seed", [col], "if it numbers repetitions")
-        last: Answer = ("last", name, "for the last of each run")
-        if of_split:
-            answers = [*single]
-        elif numeric and repeated and (_PROGRESS & {*words(name)} or distinct > 10):
-            answers = [last, *single, *model, *seed, unused]
-        elif numeric:
-            answers = [*model, *seed, *single, last, unused]
-        elif layout.keys[col] in NAMED["run"] and max(map(len, texts)) <= 2:  # A, B
-            answers = [*seed, *model, *single, unused]
-        else:
-            answers = [*model, *single, *seed, unused]
-        names = in_short(list(map(shown, texts)), MOST_ANSWERS)
-        raise layout.ask(f"{shown(name)} has {names} in one curve", *answers)
