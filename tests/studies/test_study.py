@@ -1,5 +1,7 @@
 """Study files: what they may say, and the cells they mean."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,10 @@ def test_the_released_protocol_is_the_authors_and_takes_no_settings() -> None:
         assert task.spec["problem"]["beam"] == "released"
     with pytest.raises(KoriskError, match="the paper's views and bins"):
         Study({"name": "x", "protocol": "released", "points": [{"side": 128, "views": 61}]})
+
+
+def test_a_pilot_is_no_study_and_is_found_out_without_pytorch() -> None:
+    code = "import sys; from korisk.studies.spec.study import asked_for; "
+    code += "print(asked_for({'name': 'a pilot'}), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "False"]

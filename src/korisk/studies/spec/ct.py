@@ -12,7 +12,8 @@ from korisk.studies.spec.imaging import ImagingKind
 from korisk.studies.spec.kind import checked_sizes, register
 
 # Views and bins by pixels along an edge: those of the paper's operating points.
-SCANS = {8: (10, 8), 16: (20, 16), 32: (40, 32), 128: (60, 128), 256: (90, 256), 512: (180, 512)}
+_PAPER = map(CtScanner.of_paper, (8, 16, 32, 128, 256, 512))
+SCANS = {scanner.side: (scanner.views, scanner.bins) for scanner in _PAPER}
 _SMALL = (8, 16, 32)  # sides that the authors ran on a CPU
 _MOST_SURROGATE = 128  # training images that the released protocol has at these sides
 

@@ -136,8 +136,9 @@ class Study:
 
 def asked_for(study: JsonMapping) -> list[Task] | None:
     """The cells of a store's study; None if its description is not a study file."""
-    contents = study.get("studies", [study])
     try:
+        # A pilot has no points: its report need not load PyTorch, which reading a study does.
+        contents = [entry for entry in study.get("studies", [study]) if "points" in entry]
         return [task for content in contents for task in Study(content, ran=True).tasks]
     except (KoriskError, TypeError, AttributeError):
         return None
