@@ -25,7 +25,7 @@ LINES = {
     "prediction": 1950,
     "networks": 3200,
     "report": 2500,
-    "planning": 2300,
+    "planning": 2350,  # what to collect beyond the pilot; records beside comparisons
     "curves": 2400,  # names decide, spreads, units in cells; every remedy is tried
     "studies": 2150,
     "cli": 2050,

@@ -64,11 +64,11 @@ def test_compare_has_the_reach_of_both() -> None:
 def test_a_probability_that_no_number_has_comes_with_the_reach() -> None:
     plan = kr.plan(kr.Curve.read(H8, model="FC"), 0.0022)
     command = ("plan", H8, "--model", "FC", "--target", 0.0022, "--full", "--sure")
-    assert plan.samples(0.8) is not None
+    n = plan.samples(0.8)
+    assert n is not None
     said = text(*command, 0.8)
-    assert said.startswith(
-        f"FC: collect {plan.samples(0.8):,} samples in all for 0.0022 (80% sure)."
-    )
+    more = f"{n - 64:,} more than the pilot"
+    assert said.startswith(f"FC: collect {n:,} samples in all, {more}, for 0.0022 (80% sure).")
     assert plan.samples(0.97) is None
     said = text(*command, 0.97)
     assert "No number of samples has a chance of 97% to be enough" in said

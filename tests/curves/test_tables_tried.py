@@ -131,7 +131,7 @@ words = st.sampled_from(
 heads = st.one_of(
     st.lists(words, min_size=1, max_size=3).map(" ".join),
     st.lists(words, min_size=2, max_size=3).map("_".join),
-    st.text(st.characters(codec="utf-8", exclude_characters=',"\r\n'), min_size=1, max_size=12),
+    st.text(st.characters(codec="utf-8", exclude_characters=',;"\r\n'), min_size=1, max_size=12),
 )
 
 

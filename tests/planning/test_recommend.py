@@ -189,8 +189,8 @@ def test_unknown_arguments_are_refused() -> None:
     [
         (3, "met already at N = 16, the smallest measured (90% sure)"),
         (60, "samples are enough for 0.02 (90% sure); the pilot has them"),
-        (200, "collect {n} samples in all for 0.02 (90% sure)"),
-        (1300, "collect {n} samples in all for 0.02 (90% sure)"),
+        (200, "collect {n} samples in all, {more} more than the pilot, for 0.02 (90% sure)"),
+        (1300, "collect {n} samples in all, {more} more than the pilot, for 0.02 (90% sure)"),
     ],
 )
 def test_what_to_collect(median: float, facts: str) -> None:
@@ -198,7 +198,7 @@ def test_what_to_collect(median: float, facts: str) -> None:
     advice, n = plan.recommend(), max(16, math.ceil(median * math.exp(0.3 * ndtri(0.9))))
     assert (advice.action, advice.seeds, advice.cost) == ("collect", None, None)
     assert advice.n == pytest.approx(n, rel=0.01, abs=1)
-    assert facts.format(n=f"{advice.n:,}") in advice.sentence
+    assert facts.format(n=f"{advice.n:,}", more=f"{advice.n - 128:,}") in advice.sentence
     assert advice.sentence.startswith("KO: ")
     assert advice.limit is not None
     assert advice.limit.kind == "data"
@@ -244,7 +244,7 @@ def test_a_doubt_leaves_the_answer_unknown_with_what_would_tell() -> None:
     assert (advice.action, advice.sentence, advice.odds) == ("unknown", sentence, "")
     assert plan.limit is not None
     remedy = "To find out, measure N = 256 and plan again."
-    assert advice.reasons == (remedy, plan.limit.sentence)
+    assert advice.reasons == (remedy,), "what cannot be extrapolated has no limit either"
     assert plan.lines()[0] == sentence
     run = known_plan(PILOT, 200, doubt=DOUBT, known=(MEMORISED, None)).recommend()
     assert run.reasons[0] == f"To find out, {RUN}."

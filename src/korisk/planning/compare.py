@@ -323,7 +323,9 @@ class Comparison(Shown):
 
     @property
     def record(self) -> str:
-        """How often such ratios of pilots held, in a sentence; empty for others."""
+        """How often such ratios of pilots held, or what simulated images do not tell; or empty."""
+        if any(plan.forecast.population for plan in self._plans):
+            return words.SIMULATED_ALONE
         pilots = all(plan.forecast.basis == "pilot" for plan in self._plans)
         return words.record("ratio", words.HELD["ratio"]) if self.ratio and pilots else ""
 
@@ -355,8 +357,10 @@ class Comparison(Shown):
         lines: list[str] = [self.saving(), self.record]
         for name, plan in zip(self.names, self._plans, strict=True):
             # The line begins with the name already.
-            text = plan.recommend().answer.removeprefix(f"{plan.forecast.subject}: ")
-            lines.append(f"{name}: {text[0].lower()}{text[1:]}")
+            advice = plan.recommend()
+            text = advice.answer.removeprefix(f"{plan.forecast.subject}: ")
+            record = f" {advice.record}" if advice.record not in ("", self.record) else ""
+            lines.append(f"{name}: {text[0].lower()}{text[1:]}{record}")
         lines.append(self.crossing.explanation)
         for name, plan in zip(self.names, self._plans, strict=True):
             lines += [Message(f"{name}: ", text) for text in plan.oddities(full=full)]

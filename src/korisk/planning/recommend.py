@@ -374,7 +374,7 @@ def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
         price = cost * missing
         reasons.append(words.price(missing, forecast.measured, price))
     if forecast.population:
-        reasons.append(words.SIMULATED_ALONE)
+        record = words.SIMULATED_ALONE
     elif forecast.basis == "rehearsal" and case.action != "train":
         check = forecast.at(min(max(FIRST, int(forecast.sizes[0])), forecast.last))
         reasons.append(words.reason("first", **vars(check)))
@@ -382,7 +382,8 @@ def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
     far = (n or 0) / (forecast.measured or 1)
     if case.action == "collect" and far > 1 and not forecast.population:
         record = words.record(forecast.basis, words.HELD[forecast.basis], far, sure)
-    fields = {"n": words.count(n or 0), "seeds": str(case.seeds), "noun": forecast.unit.noun}
+    fields = {"n": words.count(n or 0), "more": words.count((n or 0) - forecast.measured)}
+    fields |= {"seeds": str(case.seeds), "noun": forecast.unit.noun}
     fields |= {"target": words.value(plan.target), "sure": words.level(sure)}
     fields |= {"reach": words.chance(plan.reach), **case.fields}
     return Recommendation(
@@ -417,7 +418,8 @@ def _decided(plan: Numbers, sure: float) -> _Case:
     if plan.doubt and (forecast.doubt or plan.below_rounding or not training):
         why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
         remedy = f"To find out, {to_tell if n is None else f'measure N = {n:,} and plan again'}."
-        reasons = ["Ask for an easier target." if plan.below_rounding else remedy, *limits]
+        reasons = ["Ask for an easier target." if plan.below_rounding else remedy]
+        reasons += [] if forecast.doubt else limits
         return _Case("unknown", "doubt", reasons, fields={"why": f"{why[0].lower()}{why[1:]}"})
     # A number may lie too far beyond what is known to be recommended; it is not denied.
     level, reach = words.level(sure), words.chance(plan.reach)
@@ -446,7 +448,7 @@ def _decided(plan: Numbers, sure: float) -> _Case:
 def _collected(plan: Numbers, samples: int) -> _Case:
     """A number of samples, measured or not."""
     measured, unit = plan.forecast.measured, plan.forecast.unit
-    name, reasons = "collect", []
+    name, reasons = "collect" if measured else "collect_first", []
     # If every measurement is far better, the target may be in another unit.
     largest = float(plan.forecast.evidence.means.max())
     if plan.goal > EASY * largest:
@@ -454,6 +456,8 @@ def _collected(plan: Numbers, samples: int) -> _Case:
         reasons.append(words.reason("too_easy", noun=unit.noun, best=best, unit=unit.name))
     if samples <= plan.chances.n[0]:
         name = "already" if measured else "already_rehearsed"
+    elif plan.forecast.population:
+        name = "simulated"
     elif samples <= measured:
         name = "inside"
         reasons += [words.reason("between", n=plan.between)] if plan.between else []

@@ -10,7 +10,9 @@ from korisk.errors import Message
 
 # The advice, by the case that `recommend` decides; after the model's name and a colon.
 ADVICE = {
-    "collect": "collect {n} samples in all for {target} ({sure} sure)",
+    "collect": "collect {n} samples in all, {more} more than the pilot, for {target} ({sure} sure)",
+    "collect_first": "collect {n} samples for {target} ({sure} sure)",
+    "simulated": "{n} samples are enough for {target} ({sure} sure)",
     "inside": "{n} samples are enough for {target} ({sure} sure); the pilot has them already, "
     "so collect no more",
     "already": "{target} is met already at N = {n}, the smallest measured ({sure} sure), so "
@@ -27,8 +29,8 @@ ADVICE = {
     "train_enough": "train {factor} times as long: at N = {n} that gave {after} (measured with "
     "{runs}), which meets {target} without new samples",
     "undertrained": "train longer or differently first: training keeps the error above {target}",
-    "unlikely": "unlikely to reach {target} (chance {reach}), so collect nothing for it yet; to "
-    "find out, {next}",
+    "unlikely": "unlikely to reach {target} (chance {reach}); to find out, {next}, and collect no "
+    "more for it",
     "stop": "stop: more data of this kind will not reach {target} (chance {reach})",
     "doubt": "not known how many samples {target} needs: {why}; collect nothing for it yet",
 }
@@ -40,7 +42,7 @@ REASONS = {
     "{target:.4g} can be reached at all is {reach}.",
     "too_far": "{n:,} samples would be enough with {sure}, but lie more than {near} times beyond "
     "what is known, where odds were not checked.",
-    "then": "N = {n:,} reaches {reached:.4g} ({sure} sure).",
+    "then": "N = {n:,} reaches {reached:.4g} or better ({sure} sure).",
     "slow": "The {noun} improves too slowly.",
     "level": "The {noun} levels off at about {floor:.4g}.",
     "next": "measure N = {n:,} with {seeds} seeds",
@@ -89,13 +91,13 @@ QUESTION = {
     "ratio": "Does {first} or {second} need fewer training samples to reach {goal}?",
     "ablation": "How many training samples does the known operator {layer} save at {goal}?",
 }
-_ENOUGH = "an N called 90% sure was enough in {held}"
+_ENOUGH = "an N called 90% sure was enough in {held} of them"
 RECORD = {
     "pilot": f"Of {{asked}} such answers from pilots of imaging networks, {_ENOUGH}",
     "rehearsal": f"Of answers from rehearsals of {{asked}} imaging networks, {_ENOUGH}",
     "both": f"Of answers from rehearsals of {{asked}} imaging networks with a pilot, {_ENOUGH}",
-    "ratio": "Of {asked} such ratios of imaging networks, the plausible range held the true one in "
-    "{held}",
+    "ratio": "Of {asked} such ratios of imaging networks, the plausible range (90%) held the true "
+    "one in {held} of them",
 }
 SIMULATED_ALONE = "For real images, first rehearse with a few of yours, or measure a small pilot."
 _SHORT = {"train": "train longer first", "unlikely": "unlikely", "stop": "stop"}
@@ -142,6 +144,12 @@ def times(factor: float) -> str:
     return f"{factor:,.0f}" if factor >= 10 else f"{factor:.2g}"
 
 
+def at_least(factor: float) -> str:
+    """Format a lower bound of a factor: as `times`, rounded down."""
+    digits = 0 if factor >= 10 else 1
+    return times(math.floor(factor * 10**digits) / 10**digits)
+
+
 def count(n: float) -> str:
     """Format a number of samples."""
     return f"{n:,.0f}" if math.isfinite(n) else "∞"
@@ -149,7 +157,8 @@ def count(n: float) -> str:
 
 def span(lower: float, upper: float) -> str:
     """Format a range of sample sizes."""
-    return f"{count(lower)} or more" if math.isinf(upper) else f"{count(lower)} to {count(upper)}"
+    end = f" to {count(upper)}" if upper > lower else ""
+    return f"{count(lower)}{' or more' if math.isinf(upper) else end}"
 
 
 def paragraph(sentences: Iterable[str], between: str = " ") -> Message:
@@ -181,7 +190,7 @@ def reason(case: str, /, *values: object, **fields: object) -> str:
 
 def odds(even: int | None, lower: int | None, upper: int | None, action: str = "") -> str:
     """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
-    if lower is None:
+    if lower is None or lower == upper:
         return ""
     ends = span(lower, math.inf if upper is None else upper)
     text = f"fewer than {count(lower)} samples are enough with a chance of at most 5%"
@@ -211,8 +220,8 @@ def record(kind: str, rows: Iterable[Held], far: float = 1.0, sure: float = 0.9)
         return f"{text}."
     if kind == "ratio":
         return f"{text}, not in 90%: take the range as wider."
-    remedy = f"{'' if sure > 0.9 else 'ask for 95%, or '}collect half of it and plan again"
-    return f"{text}, not in 90%: to be safer, {remedy}."
+    remedy = "" if sure > 0.9 else "ask for 95%, or "
+    return f"{text}, not in 90%: to be safer, {remedy}collect half of the new ones and plan again."
 
 
 def short(action: str, n: int | None) -> str:
@@ -265,14 +274,14 @@ def times_fewer(
     if ratio is None:
         if low <= 1:
             return f"Which of {better} and {worse} needs fewer samples {goal} is not known."
-        start = f"{better} needs at least {times(low)} times fewer samples than {worse}"
+        start = f"{better} needs at least {at_least(low)} times fewer samples than {worse}"
         return f"{start} {goal} (95% sure)."
     counts = f"{evens[0]} against {evens[1]} at even odds"
     if not low and math.isinf(high):
         return f"Which of {better} and {worse} needs fewer samples {goal} is not clear: {counts}."
     plausible = f"plausible {times(low)} to {times(high)} times"
     if not low or math.isinf(high):
-        end = f"at least {times(low)}" if low else f"at most {times(high)}"
+        end = f"at least {at_least(low)}" if low else f"at most {times(high)}"
         plausible = f"95% sure: {end} times"
     # As printed: "1 times fewer" would name a winner without a difference.
     if times(ratio) == "1":

@@ -110,14 +110,15 @@ class Page:
         goal = f"{view.metric or view.unit.noun} {words.value(plan.target)}"
         where = f"{main.name}, {goal}" if len(self.groups) > 1 else goal
         where += f" ({main.why})" if main.why else ""
+        where = f" For {where}." if where != goal else ""  # the question names the goal alone
         question = self.question or words.question("model" if view.model else "", model=view.model)
-        answer, odds, record = advice.sentence, f"{advice.odds} For {where}.", advice.record
-        others = [_line(item, self.sure) for item in pair[1:]]
+        answer, odds, record = advice.sentence, f"{advice.odds}{where}", advice.record
+        others = [_line(item, self.sure, record) for item in pair[1:]]
         if compared:
             answer, odds, record = compared.saving(), compared.crossing.explanation, compared.record
-            others = [_line(item, self.sure) for item in pair]
+            others = [_line(item, self.sure, record) for item in pair]
         elif main.comparison:
-            others.append(main.comparison.saving())
+            others.append(_told(main.comparison.saving(), main.comparison.record, record))
         checks_of = {item.forecast.evidence.name: reasons(item, self.sure) for item in pair}
         # What holds for both models stands once, and without a name.
         shared = [
@@ -155,10 +156,15 @@ class Page:
         )
 
 
-def _line(plan: Plan, sure: float) -> str:
+def _line(plan: Plan, sure: float, record: str) -> str:
     """The advice on one of several models."""
     advice, name = plan.recommend(sure), f"{plan.forecast.evidence.name}: "
-    return f"{name}{advice.answer.removeprefix(name)}"
+    return _told(f"{name}{advice.answer.removeprefix(name)}", advice.record, record)
+
+
+def _told(answer: str, own: str, record: str) -> str:
+    """An answer with its own record, where that is not the one of the page."""
+    return answer if own in ("", record) else f"{answer} {own}"
 
 
 def _overview(groups: Sequence[Group]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from korisk import _checks
 from korisk._json import JsonDict, JsonMapping
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, MissingExtraError
 from korisk.files import parse, read_yaml
 from korisk.store.cells import Task
 from korisk.studies.spec.entries import PROTOCOLS as PROTOCOLS
@@ -66,6 +66,8 @@ class Study:
         problem = content.get("problem")
         try:
             kind = kind_named(problem.get("kind", "ct") if isinstance(problem, Mapping) else "ct")
+        except MissingExtraError:
+            raise
         except KoriskError as error:
             raise KoriskError(f"{source}: {error}") from None
         entry = parse(kind.study, content, source=source)

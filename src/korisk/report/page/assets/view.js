@@ -225,14 +225,16 @@
     get("headline").classList.toggle("unlikely", Boolean(ratio) && !saving.likely);
     get("headline").dataset.n = own.now.n ?? "";
     get("headline").dataset.action = own.now.action;
-    get("odds").textContent = ratio ? pair().crossover : `${said(own.at, own.answer.odds)} For ${point}${goal()}${why}.`.trim();
-    get("record").textContent = ratio ? saving.record : said(own.at, own.now.record);
+    get("odds").textContent = ratio ? pair().crossover : `${said(own.at, own.answer.odds)} ${point || why ? `For ${point}${goal()}${why}.` : ""}`.trim();
+    const record = ratio ? saving.record : said(own.at, own.now.record);
+    const once = (each) => (each === record ? "" : each); // what holds for all stands once
+    get("record").textContent = record;
     get("others").replaceChildren(...(ratio ? asked() : other ? [other] : []).map((each) => {
       const item = named(element("li"), each.at, ": ");
       const sentence = said(each.at, each.now.sentence), start = `${model(each.at).name}: `;
-      item.append(sentence.startsWith(start) ? sentence.slice(start.length) : sentence, ` ${said(each.at, each.answer.odds)}`);
+      item.append(sentence.startsWith(start) ? sentence.slice(start.length) : sentence, ` ${said(each.at, each.answer.odds)} ${once(said(each.at, each.now.record))}`.trimEnd());
       return item;
-    }), ...(!ratio && saving ? [element("li", saving.words, { class: saving.likely ? "" : "unlikely" })] : []));
+    }), ...(!ratio && saving ? [element("li", `${saving.words} ${once(saving.record)}`.trimEnd(), { class: saving.likely ? "" : "unlikely" })] : []));
     clearTimeout(speaking);
     speaking = setTimeout(() => get("advice").removeAttribute("aria-busy"), QUIET);
     // What holds for both models stands once, and without a name.
