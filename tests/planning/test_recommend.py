@@ -198,6 +198,7 @@ def test_what_to_collect(median: float, facts: str) -> None:
     advice, n = plan.recommend(), max(16, math.ceil(median * math.exp(0.3 * ndtri(0.9))))
     assert (advice.action, advice.seeds, advice.cost) == ("collect", None, None)
     assert advice.n == pytest.approx(n, rel=0.01, abs=1)
+    assert advice.n is not None
     assert facts.format(n=f"{advice.n:,}", more=f"{advice.n - 128:,}") in advice.sentence
     assert advice.sentence.startswith("KO: ")
     assert advice.limit is not None
