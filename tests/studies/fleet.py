@@ -68,7 +68,7 @@ def fleet(folder: Path, *options: str) -> Iterator[Fleet]:
 def dask_here(workers: int) -> Iterator[Cluster]:
     """A cluster of processes of this machine, with one thread each."""
     distributed: Any = import_module("distributed")
-    settings = {"dashboard_address": None, "memory_limit": 0, "silence_logs": 50}
+    settings = {"dashboard_address": "127.0.0.1:0", "memory_limit": 0, "silence_logs": 50}
     with (
         distributed.LocalCluster(n_workers=workers, threads_per_worker=1, **settings) as local,
         joined_cluster(local.scheduler_address) as cluster,

@@ -53,7 +53,7 @@ class Plan(Shown, Numbers):
     >>> plan.lower <= plan.even <= plan.samples(sure=0.9) <= plan.upper
     True
     >>> print(plan.recommend())
-    KO: collect 6... samples in all for 0.005 (90% sure).
+    KO: collect 6... samples in all, 3... more than the pilot, for 0.005 (90% sure).
     """
 
     forecast: "Forecast" = field(repr=False)
