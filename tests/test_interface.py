@@ -1,4 +1,4 @@
-"""What users build on stays as it is: names, signatures, options, JSON keys, exit codes, formats.
+"""What users build on stays as it is: names, signatures, options, JSON keys, exit codes, stores.
 
 `python -m tests.test_interface > tests/interface.txt` keeps it anew. From 0.4 on a line changes
 only after a release in which the old way still worked and warned.
@@ -17,6 +17,7 @@ import typer
 
 import korisk as kr
 from korisk.cli.app import COMMANDS, app
+from korisk.cli.common.compute import FAILED_CELLS
 from korisk.errors import KoriskError
 from korisk.planning.calibration import Calibration
 
@@ -83,7 +84,8 @@ def commands() -> Iterator[str]:
     for name in COMMANDS:
         flags = [", ".join(one.opts) for one in group.commands[name].params]
         yield f"korisk {name}: {'; '.join(flags)}"
-    yield f"exit codes: 0, 1, {KoriskError.exit_code}, {kr.errors.UnreachableError.exit_code}, 130"
+    codes = FAILED_CELLS, KoriskError.exit_code, kr.errors.UnreachableError.exit_code
+    yield f"exit codes beside 0 and 130: {', '.join(map(str, codes))}"
 
 
 def keys(name: str, content: Any) -> Iterator[str]:

@@ -52,6 +52,17 @@ def test_numbers_have_few_digits() -> None:
 # --- A plan --------------------------------------------------------------------------------------
 
 
+def test_a_lower_bound_is_rounded_down_and_a_bound_of_one_is_no_factor() -> None:
+    texts = [words.at_least(factor) for factor in (0.049, 0.0496, 1.09, 2.39, 9.99, 137.8)]
+    assert texts == ["0.049", "0.049", "1", "2.3", "9.9", "137"]
+    sentences = [
+        words.times_fewer(("KO", "FC"), 0.1, ("4", "none"), None, (low, math.inf))
+        for low in (1.09, 2.39)
+    ]
+    assert sentences[0] == "KO needs fewer samples than FC for 0.1 (95% sure)."
+    assert "at least 2.3 times fewer" in sentences[1]
+
+
 def test_an_answer_has_three_lines_of_which_none_is_empty() -> None:
     for plan in (
         kr.plan(released_h8("FC"), 0.003),

@@ -241,7 +241,7 @@ def test_a_doubt_leaves_the_answer_unknown_with_what_would_tell() -> None:
     plan = known_plan(PILOT, 200, doubt=DOUBT)
     advice = plan.recommend()
     sentence = "KO: not known how many samples 0.02 needs: most seeds disagree; "
-    sentence += "collect nothing for it yet."
+    sentence += "collect no more for it yet."
     assert (advice.action, advice.sentence, advice.odds) == ("unknown", sentence, "")
     assert plan.limit is not None
     remedy = "To find out, measure N = 256 and plan again."

@@ -180,6 +180,14 @@ def test_without_examples_and_pilot_it_is_of_simulated_images_and_promises_no_ot
     assert pair.saving().startswith("On simulated images (random ellipses;")
 
 
+def test_what_to_measure_for_an_unlikely_target_is_at_most_twice_what_was_rehearsed() -> None:
+    outlook = PLAIN.forecast()
+    hard = float(outlook.quantile([outlook.horizon], 0.03).item())  # no N has a chance of 5%
+    advice = outlook.plan(hard).recommend()
+    assert (advice.action, advice.n) == ("unlikely", 2 * outlook.last)
+    assert f"measure N = {2 * outlook.last:,} with 3 seeds" in advice.sentence
+
+
 def test_beyond_the_rehearsal_its_fall_comes_or_does_not() -> None:
     """With even odds; and what was met at its end stays met."""
     cut = rehearsal(sizes=2.0 ** np.arange(2, 8)).forecast()

@@ -1,11 +1,10 @@
 """From a curve to a sample size and a recommendation.
 
-Start with `plan`, the answer for one target, and `compare`, for two. A `forecast` is the law of the
-error at every N, from a pilot (`measured` inside it, `futures` beyond) or from a rehearsal;
-`chances` tabulates the probability that a target is met by N and reads all numbers off it;
-`recommend` decides what to do, and `words` has every sentence about it. `pilot` says what is odd
-about a pilot, `limits` what limits its error, `targets` which targets to show, and
-`calibration` is the paper's recipe.
+Start with `plan`, the answer for one target, and `compare`, for two models. A `forecast` is the law
+of the error at every N, from a pilot (measured means inside it, `futures` beyond) or a rehearsal;
+`recommend` tabulates the probability that a target is met by N, reads all numbers off it and
+decides what to do; `words` has every sentence about it. `pilot` says what is odd about a pilot and
+what limits its error, `targets` which targets to show, and `calibration` is the paper's recipe.
 """
 
 from korisk.planning.calibration import Calibration, calibrate

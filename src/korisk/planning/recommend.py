@@ -471,9 +471,9 @@ def _next(plan: Numbers) -> tuple[int | None, str]:
     forecast, limit = plan.forecast, plan.limit
     if limit is not None and limit.next_run:
         return None, limit.next_run
-    twice = min(2 * forecast.measured, LARGEST_N)
-    if not twice:  # without a measurement, start where the earliest plausible N is within range
-        twice = max(FIRST, int(min(plan.lower, forecast.horizon) / NEAR))
+    twice = min(2 * (forecast.measured or forecast.last), LARGEST_N)
+    if not forecast.measured:  # start where the earliest plausible N is within range
+        twice = max(FIRST, int(min(twice, plan.lower / NEAR)))
     return twice, words.reason("next", n=twice, seeds=LEAST_SEEDS)
 
 

@@ -32,7 +32,7 @@ ADVICE = {
     "unlikely": "unlikely to reach {target} (chance {reach}); to find out, {next}, and collect no "
     "more for it",
     "stop": "stop: more data of this kind will not reach {target} (chance {reach})",
-    "doubt": "not known how many samples {target} needs: {why}; collect nothing for it yet",
+    "doubt": "not known how many samples {target} needs: {why}; collect no more for it yet",
 }
 # Reasons for it, and other single facts.
 REASONS = {
@@ -146,8 +146,8 @@ def times(factor: float) -> str:
 
 def at_least(factor: float) -> str:
     """Format a lower bound of a factor: as `times`, rounded down."""
-    digits = 0 if factor >= 10 else 1
-    return times(math.floor(factor * 10**digits) / 10**digits)
+    scale = 10 ** max(1 - math.floor(math.log10(factor)), 0)
+    return times(math.floor(factor * scale) / scale)
 
 
 def count(n: float) -> str:
@@ -274,8 +274,9 @@ def times_fewer(
     if ratio is None:
         if low <= 1:
             return f"Which of {better} and {worse} needs fewer samples {goal} is not known."
-        start = f"{better} needs at least {at_least(low)} times fewer samples than {worse}"
-        return f"{start} {goal} (95% sure)."
+        least = at_least(low)
+        least = "" if least == "1" else f"at least {least} times "
+        return f"{better} needs {least}fewer samples than {worse} {goal} (95% sure)."
     counts = f"{evens[0]} against {evens[1]} at even odds"
     if not low and math.isinf(high):
         return f"Which of {better} and {worse} needs fewer samples {goal} is not clear: {counts}."
