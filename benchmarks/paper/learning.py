@@ -460,7 +460,7 @@ def trained(
             better = float(now) < past.validation
             best = (float(now), float(error)) if better else past[1:]
             history[member].append(Reached(check, *best))
-        if not settle or check < LEAST:
+        if not settle:
             continue
         moving = {n for n in {member.n for member in training.members} if not settled(history, n)}
         wanted = [at for at, member in enumerate(training.members) if member.n in moving]
@@ -474,6 +474,8 @@ def trained(
 def settled(history: dict[Member, list[Reached]], n: int) -> bool:
     """Whether twice the steps have changed the mean error of the members with n samples little."""
     pasts = [past for member, past in history.items() if member.n == n]
+    if pasts[0][-1].steps < LEAST:
+        return False
     now, half = (sum(past[back].test for past in pasts) for back in (-1, -3))
     return abs(now - half) < SETTLED * half
 
@@ -520,8 +522,8 @@ def curve(
     history = trained(model, at, members, device, steps=steps[1], deadline=deadline)
     for member in sorted(history, key=lambda member: (member.n, member.seed)):
         past = history[member]
-        if past[-1].steps < min(LEAST, steps[1]):
-            return []
+        if past[-1].steps < checks(steps[1])[-1] and not settled(history, member.n):
+            continue  # its time ended too soon
         if member.n == TRAINED[0] and model not in FITTED:
             rows.append((f"{member.rate:g}", 0, member.seed, *past[0], ""))
         rows.append((f"{member.rate:g}", member.n, member.seed, *past[-1], past[-3].test))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import random
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -119,14 +120,13 @@ def train(options: argparse.Namespace) -> None:
     if not out.exists():
         out.write_text(",".join(COLUMNS) + "\n")
     there = {tuple(row.values())[:3] for row in read_rows(out)}
-    left = [
-        (setting, network)
-        for setting, network in asked(options.part)
-        if (setting.problem, network, setting.population) not in there
-    ]
-    if options.networks:
-        left = [job for job in left if job[1] in options.networks]
-    for setting, network in left[options.turn :: options.turns]:
+    jobs = asked(options.part)
+    random.Random(0).shuffle(jobs)  # so that what there is time for stands for all
+    for setting, network in jobs[options.turn :: options.turns]:
+        if (setting.problem, network, setting.population) in there:
+            continue
+        if options.networks and network not in options.networks:
+            continue
         if time.perf_counter() - start > 60 * options.minutes:
             print(f"{options.minutes:g} minutes are used up: run again for the rest")
             return
@@ -141,6 +141,9 @@ def train(options: argparse.Namespace) -> None:
             how = (made.unaltered, f"{made.level:.4f}", kinds, f"{made.seconds:.1f}")
             for n, error, seed in zip(curve.n, curve.error, curve.seed, strict=True):
                 rows.append((*key, n, seed, f"{error:.6g}", *how))
+        if made.longer is not None:
+            last = made.longer
+            rows.append((*key[:-1], "longer", last.n, 0, f"{last.errors[0]:.6g}", *how))
         with out.open("a", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
         print(setting.problem, network, setting.population, f"{made.seconds:.1f} s", flush=True)
