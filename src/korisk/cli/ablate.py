@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from korisk._json import JsonDict
-from korisk.cli.common.command import command
 from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Json, Metric, Range
 from korisk.cli.common.output import exit_if, json_text, print_json, show
@@ -66,7 +65,6 @@ class Change:
         return options
 
 
-@command(layer="replace", build="network", folder="resume")
 def ablate(
     subject: Subject,
     simulated: Simulated,

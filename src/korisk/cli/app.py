@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 import korisk
 from korisk import __version__, _interrupt
-from korisk.cli.common.command import Command
+from korisk.cli.common.command import Command, with_options
 from korisk.cli.common.messages import running, with_command
 from korisk.errors import KoriskError, shown
 from korisk.texts import plain
@@ -41,7 +41,7 @@ class _Commands(UserDict[str, Any]):
                 import_module("korisk.paper")  # adds the paper's tables to a study's report
             single = typer.Typer(rich_markup_mode=None, add_completion=False)
             function = getattr(import_module(f"korisk.{COMMANDS[name]}"), name)
-            single.command(cls=Command)(function)
+            single.command(cls=Command)(with_options(function))
             self.data[name] = typer.main.get_command(single)
         return self.data[name]
 

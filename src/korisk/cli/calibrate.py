@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 from korisk.cli.common import options
-from korisk.cli.common.command import command
 from korisk.cli.common.output import print_json, show
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, levels_off
@@ -13,7 +12,6 @@ from korisk.planning.forecast import check_target
 from korisk.theory import Network
 
 
-@command(columns="column")
 def calibrate(
     path: Annotated[Path, "PILOT", "A table of errors or a store; as for korisk plan."],
     *,

@@ -4,14 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 from korisk.cli.common import options, output
-from korisk.cli.common.command import command
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.planning.compare import compare as compared
 from korisk.planning.compare import comparison_tables
 
 
-@command(columns="column")
 def compare(
     paths: Annotated[
         list[Path],

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from korisk._checks import LARGEST_N, count
 from korisk._json import JsonDict
 from korisk.cli.common import options
-from korisk.cli.common.command import command
 from korisk.cli.common.output import (
     exit_if,
     print_json,
@@ -31,7 +30,6 @@ _MOST_SHOWN = 10  # curves of one file
 AtSize = tuple[int, Expectation | None, Sequence[float | None]]
 
 
-@command(columns="column", n="at")
 def plan(
     path: Annotated[Path, "PILOT", "A table of errors over N, or the store of a study."],
     asked: options.Asked,

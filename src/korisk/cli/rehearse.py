@@ -13,7 +13,6 @@ from typer import Option
 from korisk import _checks
 from korisk._json import JsonDict
 from korisk.cli.common import options, output
-from korisk.cli.common.command import command
 from korisk.cli.common.messages import tell
 from korisk.cli.common.own_code import read_build
 from korisk.cli.common.training import Recipe, Simulated, Subject, training
@@ -96,7 +95,6 @@ class Pilot:
                 raise KoriskError(f"{path}: the metric is not clear; {remedy}") from None
 
 
-@command(columns="column", build="network", folder="resume")
 def rehearse(
     subject: Subject,
     simulated: Simulated,

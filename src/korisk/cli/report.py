@@ -6,13 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
-from rich.text import Text
-
 from korisk._checks import one_of
 from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Folder, Json
-from korisk.cli.common.output import print_json
+from korisk.cli.common.output import print_json, working
 from korisk.errors import KoriskError
 from korisk.files import FIGURE_KINDS, make_folder, write_text
 from korisk.texts import counted
@@ -55,11 +52,7 @@ def report(
     # Made before the work, so that a folder that cannot be written fails at once.
     folder = make_folder(out if out is not None else contents.store.parent)
     written: list[Path] = []
-    with Console(stderr=True, quiet=json).status("reading") as status:
-
-        def watch(step: str) -> None:
-            status.update(Text(step))
-
+    with working("reading", quiet=json) as watch:
         if "page" in parts:
             from korisk.report.page.study import study_page
 

@@ -8,7 +8,6 @@ from typing import Annotated
 from urllib.parse import quote
 
 from korisk._json import JsonDict
-from korisk.cli.common.command import command
 from korisk.cli.common.compute import Outcome, report_failures, run_tasks
 from korisk.cli.common.messages import warnings_as_lines
 from korisk.cli.common.options import Full, Json, Running
@@ -29,7 +28,6 @@ _COUNT_LABELS = (("skipped", "already done"), ("failed", "failed"))
 _NO_COMMON_SIZE = "The two models have no N in common."
 
 
-@command()
 def run(
     path: Annotated[Path, "STUDY.yaml", "The study; see docs/reference/study.md."],
     *,

@@ -6,29 +6,19 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from shlex import quote
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, get_type_hints
 
 from typer.core import TyperCommand
 
 from korisk.errors import Absent, Argument, Message
 
-_Function = TypeVar("_Function", bound=Callable[..., None])
-
 _METAVARS = {"str": "NAME", "Path": "FILE", "int": "N", "float": "X"}  # by type
+# Arguments of the library, and their options where these have another name.
+_OPTIONS = {"columns": "column", "n": "at", "build": "network", "folder": "resume"}
+_OPTIONS |= {"layer": "replace"}
 
 
-def command(**options: str) -> Callable[[_Function], _Function]:
-    """Map arguments of the library to options of another name: `columns="column"`."""
-
-    def marked(function: _Function) -> _Function:
-        call = _with_fields(function)
-        vars(call)["options"] = options  # Typer copies the attributes
-        return call
-
-    return marked
-
-
-def _with_fields(function: _Function) -> _Function:
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
     """Replace parameters whose type is a dataclass of options by its fields, in their order."""
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
@@ -54,11 +44,11 @@ def _with_fields(function: _Function) -> _Function:
     del vars(call)["__wrapped__"]  # Typer would look at the parameters of that function
     vars(call)["__signature__"] = inspect.Signature(parameters)
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return cast(_Function, call)
+    return call
 
 
 class Command(TyperCommand):
-    """A command that `command` marked.
+    """A command whose options are arguments of the library.
 
     In the annotation `Annotated[type, "E", "The value."]` of an option, the single word is its
     metavar and the sentence its help.
@@ -66,9 +56,7 @@ class Command(TyperCommand):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        function = inspect.unwrap(settings["callback"])
-        self.option_of: dict[str, str] = vars(function).get("options", {})
-        hints = get_type_hints(function, include_extras=True)
+        hints = get_type_hints(inspect.unwrap(settings["callback"]), include_extras=True)
         parameter: Any  # options and positional arguments share no type that has a help
         for parameter in self.params:
             hint = hints.get(parameter.name or "")
@@ -94,8 +82,8 @@ class Command(TyperCommand):
 
     def option(self, argument: Argument) -> str:
         """Write an argument as an option of this command, or as in Python if it has none."""
-        name = self.option_of.get(argument.name, argument.name)
-        flags = [spec.opts[0] for spec in self.params if spec.name == name]
+        names = argument.name, _OPTIONS.get(argument.name)
+        flags = [spec.opts[0] for name in names for spec in self.params if spec.name == name]
         if not flags or not flags[0].startswith("-"):  # a positional argument has no flag
             return str(argument)
         option, value = flags[0], argument.value

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from korisk import _checks
 from korisk._json import JsonDict
 from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Running
+from korisk.cli.common.output import working
 from korisk.errors import KoriskError
 from korisk.files import make_folder, write_text
 from korisk.store.cells import Task
@@ -26,7 +26,7 @@ from korisk.studies.run.compute import (
     groups,
     opened,
 )
-from korisk.studies.run.engine import Compute, Event, Summary, run_study
+from korisk.studies.run.engine import Compute, Event, run_study
 from korisk.studies.run.progress import Pace, event_line, progress
 
 FAILED_CELLS = 1  # exit code if some cells failed and the others are stored
@@ -51,55 +51,58 @@ def run_tasks(
     scheduler: str | None = None,
     quiet: bool,
 ) -> Outcome:
-    """Run the missing cells of a store in `out`; a refused run leaves no empty store or folder."""
-    page, retry = running.page, running.retry_failed
-    _checks.real("--wait", running.wait, at_least=0, remedy="give seconds")
-    compute = Compute(workers=running.workers, retry_failed=retry)
+    """Run the missing cells of a store in `out`, and draw its page if that is asked for."""
+    compute = Compute(workers=running.workers, retry_failed=running.retry_failed)
     kind = device_kind(running.device, scheduler)
     # Raises if PyTorch lacks the device; on a cluster, the workers choose theirs.
     place = chosen_device(running.device) if scheduler is None else running.device
     from korisk.studies.run.cells import cell_work
 
     # Imported before the run: a missing matplotlib should fail first.
-    if page:
+    if running.page:
         from korisk.report.contents import read_contents
         from korisk.report.page.study import study_page
-    path = store_to_write(out)
-    html = path.with_name("report.html")
+    path, keys = store_to_write(out), {task.key for task in tasks}
+    with _opened_store(path, study, tasks, running.wait) as store:
+        begun = time.monotonic()
+        todo = store.missing(tasks, failed=running.retry_failed)
+        skipped = len(tasks) - len(store.missing(tasks))
+        pace = Pace(todo, seconds=expected_seconds(store, tasks, kind), skipped=skipped)
+        with (
+            progress(pace, quiet=quiet, lines=_print_line) as watch,
+            # Without work, no scheduler is needed.
+            opened(scheduler if todo else None, place) as (cluster, device),
+        ):
+            # Cells that need the same number of processes, and of threads in each.
+            for group, processes, threads in groups(tasks, place, scheduler):
+                workers = processes if running.workers is None else running.workers
+                how = replace(compute, workers=workers, threads=threads, cluster=cluster)
+                run_study(group, cell_work(group, device=device), store, compute=how, watch=watch)
+        seconds = time.monotonic() - begun
+        rows = [row for row in store.rows() if row.task.key in keys]
+        failures = [failure for failure in store.failures() if failure.task.key in keys]
+        done = len(tasks) - len(store.missing(tasks)) - skipped
+    html = path.with_name("report.html") if running.page and rows else None
+    if html is not None:
+        with working("drawing the page", quiet=quiet) as show_step:
+            write_text(html, study_page(read_contents(path), watch=show_step))
+    counts = {"done": done, "failed": len(failures), "skipped": skipped, "seconds": seconds}
+    return Outcome(counts, rows, failures, html)
+
+
+@contextmanager
+def _opened_store(
+    path: Path, study: JsonDict, tasks: Sequence[Task], wait: float
+) -> Iterator[Store]:
+    """Open or create a store; a refused run leaves no empty one, and no empty folder."""
+    _checks.real("--wait", wait, at_least=0, remedy="give seconds")
     had_folder, had_store = path.parent.exists(), path.exists()
     make_folder(path.parent)
-    keys = {task.key for task in tasks}
-
-    def print_line(event: Event) -> None:
-        # Only what logs should show at once: failures are listed at the end.
-        if event.kind in {"retried", "waiting"}:
-            tell(event_line(event))
-
-    summaries: list[Summary] = []  # of each group of cells
+    open_store = warnings_as_lines()(Store.create_or_open)
     try:
-        open_store = warnings_as_lines()(Store.create_or_open)
-        with open_store(path, study, tasks=tasks, wait=running.wait) as store:
+        with open_store(path, study, tasks=tasks, wait=wait) as store:
             try:
-                todo = store.missing(tasks, failed=retry)
-                pace = Pace(
-                    todo,
-                    seconds=expected_seconds(store, tasks, kind),
-                    skipped=len(tasks) - len(store.missing(tasks)),
-                )
-                todo_keys = {task.key for task in todo}
-                with progress(pace, quiet=quiet, lines=print_line) as watch:
-                    # Cells that need the same number of processes, and of threads in each.
-                    for group, processes, threads in groups(tasks, place, scheduler):
-                        # A group without work needs no scheduler.
-                        has_work = any(task.key in todo_keys for task in group)
-                        workers = processes if running.workers is None else running.workers
-                        with opened(scheduler if has_work else None, place) as (cluster, device):
-                            how = replace(
-                                compute, workers=workers, threads=threads, cluster=cluster
-                            )
-                            work = cell_work(group, device=device)
-                            summary = run_study(group, work, store, compute=how, watch=watch)
-                        summaries.append(summary)
+                yield store
             except KeyboardInterrupt:
                 count = len(tasks) - len(store.missing(tasks))
                 finished = f"{count} of {len(tasks)} cells are kept in {path}"
@@ -107,27 +110,20 @@ def run_tasks(
                     tell(f"{finished}; the same command continues from there")
                 raise
             except KoriskError:
-                if not had_store and not store.failures() and not list(store.results()):
+                if not had_store and not store.states(tasks):
                     path.unlink(missing_ok=True)  # safe: this run holds the lock
                 raise
-            rows = [row for row in store.rows() if row.task.key in keys]
-            failures = [failure for failure in store.failures() if failure.task.key in keys]
     except KoriskError:
         if not had_folder:
             with suppress(OSError):  # fails if another process has put something there
                 path.parent.rmdir()
         raise
-    if page and rows:
-        with Console(stderr=True, quiet=quiet).status("drawing the page") as status:
-            text = study_page(read_contents(path), watch=lambda step: status.update(Text(step)))
-            write_text(html, text)
-    counts = {
-        "done": sum(summary.done for summary in summaries),
-        "failed": len(failures),
-        "skipped": sum(summary.skipped for summary in summaries),
-        "seconds": sum(summary.seconds for summary in summaries),
-    }
-    return Outcome(counts, rows, failures, html if page and html.exists() else None)
+
+
+def _print_line(event: Event) -> None:
+    # Only what logs should show at once: failures are listed at the end.
+    if event.kind in {"retried", "waiting"}:
+        tell(event_line(event))
 
 
 def report_failures(outcome: Outcome) -> None:

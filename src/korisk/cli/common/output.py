@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -127,7 +128,14 @@ def save_plot(figure: "Figure", path: Path) -> None:
 
 def write_page(path: Path, draw: Callable[[], str]) -> None:
     """Draw a page, which takes some seconds, write it and say so."""
-    with Console(stderr=True).status("drawing the page"):
+    with working("drawing the page"):
         text = draw()
     write_text(path, text)
     tell(f"wrote {path}")
+
+
+@contextmanager
+def working(step: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what takes time; yields a function that changes the text."""
+    with Console(stderr=True, quiet=quiet).status(step) as status:
+        yield lambda text: status.update(Text(text))

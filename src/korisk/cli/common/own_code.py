@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from korisk._json import JsonDict
 from korisk.cli.common.messages import warnings_as_lines
+from korisk.cli.common.output import working
 from korisk.errors import KoriskError, did_you_mean, needed_by, shown
 from korisk.theory import Network
 
@@ -43,7 +42,7 @@ def described(place: str) -> Network:
             rule = "must return (module, example), an nn.Module and an input tensor, batches first"
             module = f"--network {place} {rule}; or the module alone, with operator = ... beside it"
             raise KoriskError(f"{module}, got {shown(result)}")
-        with Console(stderr=True).status("describing the network"):
+        with working("describing the network"):
             return describe(*result, name=place[-80:])
 
 

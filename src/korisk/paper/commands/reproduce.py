@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from korisk import _checks
-from korisk.cli.common.command import command
 from korisk.cli.common.compute import report_failures, run_tasks
 from korisk.cli.common.messages import refuse_extra
 from korisk.cli.common.options import Full, Json, Running
@@ -23,7 +22,6 @@ from korisk.studies.spec.study import PROTOCOLS
 from korisk.texts import Table, number
 
 
-@command()
 def reproduce(
     context: typer.Context,
     *,
