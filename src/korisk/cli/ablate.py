@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,6 @@ from korisk._json import JsonDict
 from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Json, Metric, Range
 from korisk.cli.common.output import exit_if, json_text, print_json, show
-from korisk.cli.common.own_code import read_build
 from korisk.cli.common.training import Recipe, Simulated, Subject, training
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import make_folder, read_yaml, write_text
@@ -128,20 +125,17 @@ def ablate(
 
 def read_ablation(path: Path) -> tuple[Study, JsonDict]:
     """Read a study file: the study, and the options under its key `ablation`."""
-    from korisk.studies.spec.study import Study
+    from korisk.prediction.study import study_to_rehearse
 
     content = read_yaml(path)
-    if not isinstance(content, dict):
-        raise KoriskError(f"{path} must have keys such as problem and points; see examples/")
-    options = content.pop("ablation", None) or {}
+    options = content.pop("ablation", None) or {} if isinstance(content, dict) else {}
     if not isinstance(options, dict):
         rule = "must have keys such as replace and by"
         raise KoriskError(f"{path}: ablation {rule}, got {shown(options)}")
     for key in options:
         if key not in _KEYS:
             raise KoriskError(f"{path}: ablation has no key {shown(key)}{did_you_mean(key, _KEYS)}")
-    content.setdefault("name", path.stem)
-    return Study(content, source=path, ran=True, folder=path.parent), options
+    return study_to_rehearse(path, content), options
 
 
 def _arguments(
@@ -151,36 +145,25 @@ def _arguments(
     from korisk.prediction import study as rehearsals
 
     study, options = (None, {}) if subject.path is None else read_ablation(subject.path)
-    build, data = (None, {}) if subject.network is None else read_build(subject.network)
-    source = simulated.source(study)
+    network, data = subject.own()
+    request = simulated.request(study, recipe)
     if study is None:
-        assert build is not None
-        data |= {} if simulated.noise is None else {"noise": simulated.noise}
-        if "operator" not in data:
-            rule = "the file must define operator, a LinearOperator or a Problem"
-            raise KoriskError(f"--network {subject.network}: {rule}; or give a study")
-        if source is not None:
-            examples = source, recipe.examples, recipe.seed
-            operator, drawn = rehearsals.with_images(data["operator"], *examples)
-            data |= {**drawn, "operator": operator}
-        return build, data, options
+        assert network is not None
+        return network[1], rehearsals.own_arguments(network[0], data, request), options
     name, spec = next(iter(rehearsals.point_specs(study, subject.point).items()))
-    request = rehearsals.Request(
-        source=source, noise=simulated.noise, examples=recipe.examples, seed=recipe.seed
-    )
     problem, _ = rehearsals.point_problem(spec, request)
     options["sizes"] = spec["sizes"]
     options["seeds"] = [task.seed for task in study.tasks if task.point == name]
-    if build is not None:
-        return build, {"operator": problem}, options
+    if network is not None:
+        return network[1], {"operator": problem}, options
     # Linear models have no layer to replace.
     trained = {label: entry for label, entry in spec["models"].items() if "kind" in entry}
     models = rehearsals.study_networks({**spec, "models": trained}, problem, device)
     model = next(iter(models), "") if subject.model is None else subject.model
     if model not in models:
         hint = did_you_mean(model, models) if models else "; add one, such as kind: inverse-unet"
-        network = f"no network {shown(model)} in models.networks"
-        raise KoriskError(f"{subject.path} has {network}{hint}")
+        lack = f"no network {shown(model)} in models.networks"
+        raise KoriskError(f"{subject.path} has {lack}{hint}")
     build, of_network = models[model]
     return build, {"operator": problem}, {**options, **of_network}
 
@@ -189,13 +172,12 @@ def _write(result: Ablation, folder: Path) -> None:
     """The curves as a table that `korisk plan` and `korisk compare` read, result, figure, page."""
     from korisk.report.figures.forecast import comparison_figure
     from korisk.report.figures.style import save
+    from korisk.studies.results import Table, csv_text
 
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(("model", "n", "seed", result.curves[0].metric))
-    rows = [record for curve in result.curves for record in curve.records()]
-    writer.writerows([row[key] for key in ("model", "n", "seed", "error")] for row in rows)
-    write_text(folder / CURVES, table.getvalue())
+    names, metric = ("model", "n", "seed"), result.curves[0].metric
+    records = [record for curve in result.curves for record in curve.records()]
+    rows = tuple(tuple(record[name] for name in (*names, "error")) for record in records)
+    write_text(folder / CURVES, csv_text(Table((*names, metric), rows)))
     write_text(folder / RESULT, json_text(result.to_dict()) + "\n")
     figure = comparison_figure(result.comparison)
     for kind in ("png", "svg"):

@@ -14,7 +14,6 @@ from korisk import _checks
 from korisk._json import JsonDict
 from korisk.cli.common import options, output
 from korisk.cli.common.messages import tell
-from korisk.cli.common.own_code import read_build
 from korisk.cli.common.training import Recipe, Simulated, Subject, training
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError
@@ -23,8 +22,7 @@ from korisk.planning.forecast import level_of
 from korisk.studies.run.compute import chosen_device
 
 if TYPE_CHECKING:
-    from korisk.prediction.study import PointPrediction, Question, Request
-    from korisk.studies.spec.study import Study
+    from korisk.prediction.study import PointPrediction, Question
 
 
 @dataclass(frozen=True)
@@ -45,16 +43,11 @@ class Asked(options.Asked):
             raise KoriskError(f"--range is of psnr, and the metric is {self.metric}; leave it out")
         remedy = f"give the {self.metric} to reach"
         goals = [_checks.real("target", goal, above=0, remedy=remedy) for goal in self.target or []]
-        largest, remedy = 10**7, "count training samples"
-        sizes = {
-            _checks.count("at", n, at_least=1, at_most=largest, remedy=remedy)
-            for n in self.at or []
-        }
         if self.cost is not None:
             _checks.real("cost", self.cost, above=0, remedy="give the price of one sample")
         return Question(
             targets=list(dict.fromkeys(goals)),
-            at=sorted(sizes),
+            at=sorted(set(self.at or [])),
             sure=level_of(self.sure),
             cost=self.cost,
             metric=self.metric,
@@ -115,7 +108,7 @@ def rehearse(
     # Imported here: SciPy takes longer to load than the command line itself.
     from korisk.prediction import answer as words
     from korisk.prediction.rehearsal.rehearsal import far_from
-    from korisk.prediction.study import Request, study_to_rehearse
+    from korisk.prediction.study import rehearse_own, rehearse_study, study_to_rehearse
 
     question = asked.question()
     if out is not None and (subject.path is None or asked.metric != "mse"):
@@ -128,20 +121,26 @@ def rehearse(
     if answer.plot is not None and subject.point is None and len(points_of_study) > 1:
         reason = f"is for one point, and the study has {len(points_of_study)}"
         raise KoriskError(f"--plot {reason}; name it with --point")
-    source = simulated.source(study)
+    request, arguments = simulated.request(study, recipe), partial(recipe.arguments, device=device)
     if out is not None:
         make_folder(out)
     with training(subject, recipe, quiet=answer.json) as callbacks:
-        request = Request(
-            question=question,
-            source=source,
-            noise=simulated.noise,
-            pilots=pilot.curves(asked.metric),
-            examples=recipe.examples,
-            seed=recipe.seed,
-            callbacks=callbacks,
-        )
-        points = _rehearsed(study, subject, request, recipe, device)
+        pilots = pilot.curves(asked.metric)
+        request = replace(request, question=question, pilots=pilots, callbacks=callbacks)
+        network, data = subject.own()
+        if study is None:
+            assert network is not None
+            points = [rehearse_own(*network, data, request, arguments({}))]
+        else:
+            points = rehearse_study(
+                study,
+                request,
+                options=arguments,
+                user_network=network,
+                model=subject.model,
+                point=subject.point,
+                device=device,
+            )
     far = (far_from(point.forecasts, goal) for point in points for goal in question.targets)
     if far_off := next(filter(None, far), ""):  # shown as without a target, and asked at the end
         question = replace(question, targets=())
@@ -150,30 +149,6 @@ def rehearse(
     if far_off:
         raise KoriskError(far_off)
     output.exit_if(not words.reaches(points, question))
-
-
-def _rehearsed(
-    study: Study | None, subject: Subject, request: Request, recipe: Recipe, device: str
-) -> list[PointPrediction]:
-    """Rehearse the points of a study, or the user's network alone."""
-    from korisk.prediction.study import rehearse_own, rehearse_study
-
-    network, data = None, JsonDict()
-    if subject.network is not None:
-        build, data = read_build(subject.network)
-        network = subject.network.rpartition(":")[2], build
-    if study is None:
-        assert network is not None
-        return [rehearse_own(*network, data, request, recipe.arguments({}, device=device))]
-    return rehearse_study(
-        study,
-        request,
-        options=partial(recipe.arguments, device=device),
-        user_network=network,
-        model=subject.model,
-        point=subject.point,
-        device=device,
-    )
 
 
 def _show(

@@ -43,12 +43,12 @@ _BEYOND = 4  # a curve is drawn up to this multiple of the largest known N
 _RECIPE = ("steps", "batch", "rate")  # of a network in a study
 
 
-def study_to_rehearse(path: str | PathLike[str]) -> Study:
-    """The study of a file; its problem and points are enough.
+def study_to_rehearse(path: str | PathLike[str], content: Any = None) -> Study:
+    """The study of a file, or of its content; its problem and points are enough.
 
     There may be fewer images than its training sets need, since none of them is trained.
     """
-    content = read_yaml(path)
+    content = read_yaml(path) if content is None else content
     if not isinstance(content, dict):
         hint = "see docs/reference/study.md"
         raise KoriskError(f"{path} must contain keys such as name and points; {hint}")
@@ -297,7 +297,16 @@ def rehearse_own(
     name: str, build: Build, defined: Mapping[str, Any], request: Request, options: Options
 ) -> PointPrediction:
     """A user's network behind the operator that is defined beside it."""
-    arguments = {**defined, **options}
+    arguments = {**own_arguments(name, defined, request), **options}
+    spec: dict[str, Any] = {"problem": {}, "models": {}}
+    return _rehearsed(
+        name, spec, {name: (build, arguments)}, request, pilots_of(request.pilots, [name])
+    )
+
+
+def own_arguments(name: str, defined: Mapping[str, Any], request: Request) -> JsonDict:
+    """Operator, images and noise of a user's network, with those of a request in their place."""
+    arguments = dict(defined)
     if "operator" not in defined:
         remedy = "define operator = ... beside it, or give a study"
         raise KoriskError(f"{name} needs an operator, a LinearOperator or a Problem; {remedy}")
@@ -307,10 +316,7 @@ def rehearse_own(
         operator, examples = arguments["operator"], (request.source, request.examples, request.seed)
         arguments["operator"], drawn = with_images(operator, *examples)
         arguments |= drawn
-    spec: dict[str, Any] = {"problem": {}, "models": {}}
-    return _rehearsed(
-        name, spec, {name: (build, arguments)}, request, pilots_of(request.pilots, [name])
-    )
+    return arguments
 
 
 def with_images(

@@ -132,11 +132,16 @@ def pairs(option: str, texts: list[str] | None, form: str, example: str) -> dict
 def columns(texts: list[str] | None) -> dict[str, str]:
     """Parse the --column options: a mapping from our names to the file's."""
     names_by_column = pairs("--column", texts, "OURS=YOURS", "n=train_size")
-    for ours, file_names in names_by_column.items():
-        if not file_names[-1]:
-            problem = f"--column must be OURS=YOURS, got '{ours}='"
-            raise KoriskError(f"{problem}; write --column n=train_size, for example")
     return {ours: file_names[-1] for ours, file_names in names_by_column.items()}
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """Parse `8,16,32`."""
+    try:
+        return [int(entry) for entry in text.split(",")]
+    except ValueError:
+        rule = f"{option} must be whole numbers with commas between, got {shown(text)}"
+        raise KoriskError(f"{rule}; write {option} 8,16,32, for example") from None
 
 
 @dataclass(frozen=True)

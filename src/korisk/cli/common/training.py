@@ -15,13 +15,14 @@ from rich.text import Text
 from korisk import _checks
 from korisk._json import JsonDict, JsonMapping
 from korisk.cli.common.messages import tell, warnings_as_lines
-from korisk.cli.common.options import Device
-from korisk.cli.common.own_code import failures_named
-from korisk.errors import KoriskError, shown
+from korisk.cli.common.options import Device, whole_numbers
+from korisk.cli.common.own_code import failures_named, read_build
+from korisk.errors import KoriskError
 from korisk.texts import duration
 
 if TYPE_CHECKING:
     from korisk.prediction.rehearsal.callbacks import Callbacks
+    from korisk.prediction.study import Build, Request
     from korisk.problems.sources import FileSource
     from korisk.studies.spec.study import Study
 
@@ -62,6 +63,13 @@ class Subject:
             if self.path is None and value is not None:
                 raise KoriskError(f"{option} belongs to a study; give one, or leave it out")
 
+    def own(self) -> "tuple[tuple[str, Build] | None, JsonDict]":
+        """Name and builder of the user's network, and what its file defines beside it."""
+        if self.network is None:
+            return None, {}
+        build, data = read_build(self.network)
+        return (self.network.rpartition(":")[2], build), data
+
 
 @dataclass(frozen=True)
 class Simulated:
@@ -91,7 +99,14 @@ class Simulated:
         "Level of Gaussian noise relative to the input's root mean square. [default: the study's]",
     ] = None
 
-    def source(self, study: "Study | None") -> "FileSource | None":
+    def request(self, study: "Study | None", recipe: "Recipe") -> "Request":
+        """What is simulated."""
+        from korisk.prediction.study import Request
+
+        source, examples = self._source(study), recipe.examples
+        return Request(source=source, noise=self.noise, examples=examples, seed=recipe.seed)
+
+    def _source(self, study: "Study | None") -> "FileSource | None":
         """The user's own images, read with the study's settings unless an option replaces them."""
         names = ("patients", "unit", "blank", "on_error")
         overrides = {key: value for key in names if (value := getattr(self, key)) is not None}
@@ -143,13 +158,8 @@ class Recipe:
         overrides = {name: value for name in names if (value := getattr(self, name)) is not None}
         options: JsonDict = {"seeds": 3, **of_study, **overrides, "folder": self.resume}
         if self.sizes is not None:
-            try:
-                options["sizes"] = [int(n) for n in self.sizes.split(",")]
-            except ValueError:
-                rule = f"--sizes must be whole numbers, got {shown(self.sizes)}"
-                raise KoriskError(f"{rule}; write --sizes 16,64,256, for example") from None
+            options["sizes"] = whole_numbers("--sizes", self.sizes)
         if isinstance(options["seeds"], int):
-            _checks.count("seeds", options["seeds"], at_least=1, at_most=1000, remedy="try 3")
             # A number of seeds counts up from the study's first seed, or from --seed.
             first = of_study.get("seeds", [self.seed])[0]
             options["seeds"] = range(first, first + options["seeds"])

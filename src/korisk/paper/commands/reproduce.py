@@ -9,10 +9,9 @@ import typer
 from korisk import _checks
 from korisk.cli.common.compute import report_failures, run_tasks
 from korisk.cli.common.messages import refuse_extra
-from korisk.cli.common.options import Full, Json, Running
+from korisk.cli.common.options import Full, Json, Running, whole_numbers
 from korisk.cli.common.output import print_json, show
 from korisk.cli.run import print_end
-from korisk.errors import KoriskError
 from korisk.paper import reproduction as paper
 from korisk.paper.commands.published import print_published
 from korisk.paper.supplement import verdict_sentences
@@ -59,9 +58,9 @@ def reproduce(
     where = chosen_device(running.device)
     _checks.one_of("--protocol", protocol, (*PROTOCOLS, "both"))
     planned = paper.studies(
-        points=_numbers("--points", points),
+        points=None if points is None else whole_numbers("--points", points),
         protocols=[candidate for candidate in PROTOCOLS if protocol in (candidate, "both")],
-        seeds=_numbers("--seeds", seeds),
+        seeds=None if seeds is None else whole_numbers("--seeds", seeds),
         full=whole,
         on_gpu=where != "cpu",
     )
@@ -103,15 +102,6 @@ def reproduce(
         show(*verdict_sentences(sweeps, lines))
         print_end(done, out, tables=full)
     report_failures(done)
-
-
-def _numbers(option: str, text: str | None) -> list[int] | None:
-    """`1,2,3` as whole numbers."""
-    try:
-        return None if text is None else [int(entry) for entry in text.split(",")]
-    except ValueError:
-        why = f"{option} must be whole numbers with commas between, got {text!r}"
-        raise KoriskError(f"{why}; write 1,2,3") from None
 
 
 # --- Results -------------------------------------------------------------------------------------
