@@ -29,7 +29,7 @@ LINES = {
     "curves": 2400,  # names decide, spreads, units in cells; every remedy is tried
     "studies": 2150,
     "cli": 2050,
-    "fitting": 1450,
+    "fitting": 1350,
     "problems": 1100,
     "images": 1100,
     "theory": 1150,  # C and kappa from floor and sigma

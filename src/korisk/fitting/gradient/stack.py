@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from korisk.fitting.gradient.convolutions import SLOW, FastGradients
-from korisk.networks import KnownOperatorNet
 
 _CHUNK = 64  # pairs of a member whose errors are computed at once
 
@@ -67,38 +66,16 @@ class Stack:
         return losses.detach(), gradients
 
 
-class KnownStack(Stack):
-    """Known-operator networks, which have an axis of runs of their own.
-
-    ReLU(B W x) is differentiated by hand: no graph is recorded, no gradient of x computed.
-    """
-
-    @torch.no_grad()
-    def gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-        """The losses of a batch, (members,), and the gradients of their sum."""
-        network = self.mode
-        assert isinstance(network, KnownOperatorNet)
-        tail = network.linear_tail
-        image = tail(x * network.spread_weights(x))
-        residual = (torch.relu(image) if network.relu else image) - y
-        losses = residual.square().flatten(1).mean(1)
-        if network.relu:
-            residual = residual * (image > 0)
-        gradient = (x * tail.adjoint(residual)).sum(1).mul_(2 / residual[0].numel())
-        return losses, [gradient.reshape(network.weights.shape)]
-
-
 def alone(network: nn.Module) -> Stack:
     """A network by itself, or one that has an axis of runs of its own."""
     weights = list(trainable(network).values())
     runs = getattr(network, "runs", None)
-    kind = KnownStack if type(network) is KnownOperatorNet else Stack
     if isinstance(runs, int):
-        return kind(runs, network, weights, network, {})
+        return Stack(runs, network, weights, network, {})
     state = {name: value[None] for name, value in state_of(network).items()}
     penalty = _penalty(network)
     of_penalty = None if penalty is None else _single(penalty)
-    return kind(1, network, weights, _single(network), state, of_penalty)
+    return Stack(1, network, weights, _single(network), state, of_penalty)
 
 
 def stacked(networks: Sequence[nn.Module], trial: Tensor) -> Stack:

@@ -11,7 +11,6 @@ import numpy as np
 import scipy.linalg
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 from torch import Tensor
 
 from korisk import _checks
@@ -22,10 +21,6 @@ from korisk.operators import Composed, LinearOperator, Matrix
 
 Product = Callable[[Tensor], Tensor]  # x (n,) -> G x (n,), or another linear map of it
 
-_WORTH_POLISHING = 512  # unknowns from which a float32 factor plus refinement is faster
-_POLISHING_STEPS = 12  # of conjugate gradients; three or four are usual
-# Relative residuals: enough to compare lambdas, whose scores differ in the second digit, and final.
-_ROUGH, _EXACT = 1e-8, 1e-13
 _PIECE = 32  # Lanczos steps between checks of the residuals, and growth of the basis
 _ENTRIES = 2**26  # of images and sinograms that are processed at once
 _FITS = 0.8  # share of the free memory for the normal matrix and B^T B
@@ -39,87 +34,14 @@ _SOLVED = 1e-3  # residual up to which the weights count as the minimiser
 _PROBES = 4  # vectors of random signs that estimate the mean of a diagonal
 
 
-class FactoredSystem:
-    """Solver of (G + lambda I) x = b that factors once per lambda, for some thousand unknowns.
-
-    A float32 factor costs half of a float64 one and, as a preconditioner, lets conjugate gradients
-    in float64 converge in three or four steps. If they do not, the system is factored in float64.
-    """
-
-    def __init__(self, matrix: Tensor, rhs: Tensor) -> None:
-        self.matrix, self.rhs = matrix, rhs
-        mixed_precision = matrix.dtype == torch.float64 and len(rhs) >= _WORTH_POLISHING
-        self._single = matrix.float() if mixed_precision else None
-        self._factors: dict[float, Product | None] = {}
-        self._solutions: dict[tuple[float, bool], Tensor] = {}
-
-    def solve(self, shift: float, *, rough: bool = False) -> Tensor:
-        """The solution for one lambda; a rough one is accurate enough to compare lambdas."""
-        # An accurate solution serves a rough request, too.
-        for key in ((shift, False), (shift, rough)):
-            if key in self._solutions:
-                return self._solutions[key]
-        solution = None
-        if self._single is not None:
-            if shift not in self._factors:
-                self._factors[shift] = _factored(self._single, shift)
-            factor = self._factors[shift]
-            if factor is not None:
-                tolerance = _ROUGH if rough else _EXACT
-                solution = conjugate_gradients(self.matrix, self.rhs, shift, factor, tolerance)
-        if solution is None:
-            lower, failed = torch.linalg.cholesky_ex(_shifted(self.matrix, shift))
-            if int(failed):
-                solution = torch.full_like(self.rhs, math.nan)
-            else:
-                solution = torch.cholesky_solve(self.rhs[:, None], lower)[:, 0]
-        self._solutions[shift, rough] = solution
-        return solution
-
-
-def conjugate_gradients(
-    matrix: Tensor, rhs: Tensor, shift: float, preconditioner: Product, tolerance: float
-) -> Tensor | None:
-    """Solve one system to a relative residual; None if it takes more than a few steps."""
-    goal = tolerance * float(torch.linalg.vector_norm(rhs))
-    solution, residual = torch.zeros_like(rhs), rhs.clone()
-    # Below, rho = r^T M^-1 r, the squared norm of the residual in the preconditioner's metric.
-    direction = preconditioned = preconditioner(residual)
-    rho = residual @ preconditioned
-    for _ in range(_POLISHING_STEPS):
-        product = matrix @ direction + shift * direction
-        step = rho / (direction @ product)
-        solution += step * direction
-        residual -= step * product
-        if float(torch.linalg.vector_norm(residual)) <= goal:
-            return solution
-        preconditioned = preconditioner(residual)
-        new_rho = residual @ preconditioned
-        direction = preconditioned + (new_rho / rho) * direction
-        rho = new_rho
-    return None
-
-
-def _shifted(matrix: Tensor, shift: float) -> Tensor:
+def solved(matrix: Tensor, rhs: Tensor, shift: float) -> Tensor:
+    """Solve (G + lambda I) x = b by a Cholesky factor; nan where it is not positive definite."""
     shifted = matrix.clone()
     shifted.diagonal().add_(shift)
-    return shifted
-
-
-def _factored(single: Tensor, shift: float) -> Product | None:
-    """x -> (G + lambda I)^-1 x by a float32 factor; None if G is not positive definite."""
-    shifted = _shifted(single, shift)
-    if not shifted.is_cpu:
-        lower, failed = torch.linalg.cholesky_ex(shifted)
-        if int(failed):
-            return None
-        return lambda x: torch.cholesky_solve(x.float()[:, None], lower)[:, 0].double()
-    # LAPACK is faster than PyTorch for a single right-hand side. The matrix is symmetric, so the
-    # transpose only turns it into the column order of LAPACK, without a copy.
-    factor, failed = lapack.spotrf(shifted.numpy().T, lower=1, clean=0, overwrite_a=1)
-    if failed:
-        return None
-    return lambda x: torch.from_numpy(lapack.spotrs(factor, x.float().numpy(), lower=1)[0]).double()
+    lower, failed = torch.linalg.cholesky_ex(shifted)
+    if int(failed):
+        return torch.full_like(rhs, math.nan)
+    return torch.cholesky_solve(rhs[:, None], lower)[:, 0]
 
 
 class Krylov:
@@ -325,7 +247,6 @@ class DiagonalRidge:
         self.gram = gram
         center = torch.zeros(tail.domain) if toward is None else toward.detach()
         self.toward = center.to(device=tail.device, dtype=tail.dtype)
-        self._forms: tuple[Scorer, Tensor, Tensor, float] | None = None
         # x_i ∘ B^T y_i, from which the right side of every training set is a sum.
         self._correlations = torch.empty_like(inputs)
         for piece in self.parts(len(inputs)):
@@ -366,29 +287,6 @@ class DiagonalRidge:
         """
         n = _checks.count("n", n, at_least=1, at_most=len(self.inputs), remedy="draw more")
         return DiagonalTraining(self, n)
-
-    def _quadratic(self, scorer: Scorer) -> Callable[[Tensor], float] | None:
-        """The mean squared error as a quadratic form of the weights, where there is no ReLU."""
-        factored = math.prod(self.tail.domain) <= LARGEST_FACTORED
-        # |B (w x) - y|^2 summed over samples is w^T G w - 2 b^T w + c, without a pass over images.
-        if self.relu or self.gram is None or scorer.by != "mse" or not factored:
-            return None
-        if self._forms is None or self._forms[0] is not scorer:
-            inputs, targets = scorer.inputs, scorer.targets
-            rows = flat(inputs)
-            matrix = (rows.T @ rows).mul_(self.gram)
-            backprojections = self.tail._map_adjoint(targets.reshape(-1, *self.tail.range))
-            linear = (rows * flat(backprojections)).sum(0)
-            # Kept for the next training set of the pool, which has the same scorer.
-            self._forms = scorer, matrix, linear, float(targets.square().sum())
-        _, matrix, linear, constant = self._forms
-        entries = scorer.targets.numel()
-
-        def error(w: Tensor) -> float:
-            # Rounding may turn the error of a perfect fit negative.
-            return max(0.0, float(w @ (matrix @ w) - 2 * (linear @ w) + constant)) / entries
-
-        return error
 
     def predict(self, weights: Tensor, inputs: Tensor) -> Tensor:
         """The network's images with any weights.
@@ -488,26 +386,21 @@ class DiagonalTraining:
     def __init__(self, ridge: DiagonalRidge, n: int) -> None:
         self.ridge, self.n = ridge, n
         self.normal = NormalMatrix(ridge, n)
-        active, matrix = self.normal.active, self.normal.matrix
+        active = self.normal.active
         self.rhs = ridge._correlations[:n].sum(0).flatten()[active]
         if bool(ridge.toward.any()):
             # Solve for the displacement w - toward, which shrinks to zero.
             self.rhs = self.rhs - self.normal.product(ridge.toward.flatten()[active])
         self.scale = self.normal.scale()
         self._krylov = Krylov(self.normal.product, self.rhs)
-        self._system = None
-        if matrix is not None and len(self.rhs) <= LARGEST_FACTORED:
-            self._system = FactoredSystem(matrix, self.rhs)
 
-    def weights(self, penalties: Sequence[float], *, rough: bool = False) -> Tensor:
+    def weights(self, penalties: Sequence[float]) -> Tensor:
         """The minimisers for several lambdas.
 
         Parameters
         ----------
         penalties : sequence of float
             Lambdas; at an infinite one the weights are `toward`.
-        rough : bool, default False
-            Whether an accuracy that suffices to compare lambdas is enough.
 
         Returns
         -------
@@ -519,8 +412,9 @@ class DiagonalTraining:
         shifts = [penalties[index] for index in indices]
         if not shifts:
             return weights
-        if self._system is not None:
-            moves = torch.stack([self._system.solve(shift, rough=rough) for shift in shifts])
+        matrix = self.normal.matrix
+        if matrix is not None and len(self.rhs) <= LARGEST_FACTORED:
+            moves = torch.stack([solved(matrix, self.rhs, shift) for shift in shifts])
         else:
             tolerance = _TOLERANCE[self.rhs.dtype]
             self._krylov.converge(shifts, tolerance=tolerance, most=MOST_STEPS)
@@ -563,12 +457,9 @@ class DiagonalTraining:
         callable
             Takes a sequence of lambdas and returns a list of scores.
         """
-        quadratic = self.ridge._quadratic(scorer)
 
         def score(penalties: Sequence[float]) -> list[float]:
-            candidates = self.weights(penalties, rough=True)
-            if quadratic is not None:
-                return [quadratic(weights.flatten()) for weights in candidates]
+            candidates = self.weights(penalties)
             return [scorer(self.ridge.predict(weights, scorer.inputs)) for weights in candidates]
 
         return score
