@@ -34,9 +34,11 @@ from benchmarks.planner import image_networks as base
 from benchmarks.planner.imaging import NETWORKS, PROBLEMS, WIDTH, Setting, settings
 from korisk.operators import Matrix
 from korisk.planning.compare import Comparison
+from korisk.planning.pilot import Longer
 from korisk.planning.plan import Plan
 from korisk.prediction.misfit import BELIEF
 from korisk.prediction.rehearsal.rehearse import SIZES
+from korisk.prediction.rehearsal.simulation import LONGER
 
 DATA = Path(__file__).parents[1] / "data"
 OUT = DATA / "rehearsal.csv"
@@ -133,7 +135,7 @@ def train(options: argparse.Namespace) -> None:
         made = rehearsed(setting, network, options)
         words = made.simulated
         kinds = words[words.find("copies") :].partition("(")[2].partition(")")[0].replace(", ", " ")
-        rows = []
+        rows: list[tuple[object, ...]] = []
         for variant, curve in (("plain", made.curve), ("distinct", made.distinct)):
             if curve is None:
                 continue
@@ -214,6 +216,12 @@ def rehearsals(path: Path, part: str) -> dict[Key, kr.Rehearsal]:
         errors.setdefault(int(row["n"]), []).append(float(row["error"]))
         facts[key] = row
     wanted = {(s.problem, network, s.population) for s, network in asked(part)}
+    longer: dict[Key, Longer] = {}
+    for key, variants in curves.items():
+        if "longer" in variants:
+            ((n, after),) = variants["longer"].items()
+            before = variants["plain"][n][:1]  # the same network, trained as long as the others
+            longer[key] = Longer(n=n, factor=LONGER, errors=after, before=before)
     return {
         key: kr.Rehearsal(
             curve=curve_of(variants["plain"]),
@@ -223,6 +231,7 @@ def rehearsals(path: Path, part: str) -> dict[Key, kr.Rehearsal]:
             level=float(facts[key]["level"]),
             parameters=0,
             belief=BELIEF,
+            longer=longer.get(key),
         )
         for key, variants in curves.items()
         if key in wanted

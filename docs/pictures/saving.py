@@ -16,15 +16,16 @@ for axes, point in zip(panels, ("20 views, 10% noise", "geometry wrong"), strict
     dense = errors_of(best_dense(points[point]))
     looks = (known, BLUE, "o-", "known operator + U-Net"), (dense, RED, "s-", "best dense network")
     for (n, errors), colour, mark, label in looks:
-        axes.plot(n[1:], errors[1:].mean(1), mark, color=colour, markersize=3.5, label=label)
-        ends = errors[1:].min(1), errors[1:].max(1)
-        axes.fill_between(n[1:], *ends, color=colour, alpha=0.15, linewidth=0)
+        n, errors = n[n > 0], errors[n > 0]
+        axes.plot(n, errors.mean(1), mark, color=colour, markersize=3.5, label=label)
+        ends = errors.min(1), errors.max(1)
+        axes.fill_between(n, *ends, color=colour, alpha=0.15, linewidth=0)
     few, end = matched(known, dense).n, dense[1][-1].mean()
     arrow = {"arrowstyle": "-|>", "color": DARK, "shrinkA": 4, "shrinkB": 0}
     axes.annotate("", (few, end), (dense[0][-1], end), arrowprops=arrow)
-    axes.annotate(f"{few:.0f}", (few, end), (-3, -10), textcoords="offset points", fontsize=TYPE)
+    axes.annotate(f"{few:.0f}", (few, end), (4, 4), textcoords="offset points", fontsize=TYPE)
     axes.set_title(point, fontsize=TYPE, loc="left")
-    sizes(axes, [1, 8, 64, 512])
+    sizes(axes, [4, 16, 64, 256, 1024])
     ticks(axes.yaxis)
 figure.legend(
     *panels[0].get_legend_handles_labels(),
