@@ -24,10 +24,10 @@ LINES = {
     "operators": 5000,
     "prediction": 1950,
     "networks": 3200,
-    "report": 2500,
+    "report": 2400,
     "planning": 2350,  # what to collect beyond the pilot; records beside comparisons
     "curves": 2400,  # names decide, spreads, units in cells; every remedy is tried
-    "studies": 2150,
+    "studies": 2050,
     "cli": 2050,
     "fitting": 1350,
     "problems": 1100,

@@ -23,9 +23,7 @@ from korisk.errors import KoriskError
 from korisk.planning.calibration import paper_line
 from korisk.planning.compare import compare
 from korisk.planning.plan import forecast, plan
-from korisk.problems import CtScanner
 from korisk.report.contents import Contents, Pictures, Point
-from korisk.report.figures import networks as drawing
 from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
 from korisk.report.figures.forecast import comparison_figure, curve_figure, plan_figure
 from korisk.report.figures.panels import shared
@@ -42,8 +40,6 @@ from korisk.report.figures.style import (
     save,
     themed_svg,
 )
-from korisk.studies import networks as ct
-from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBracket, barron_bound
 
 SIZES = np.array([4, 8, 16, 32, 64])
 NASTY = [r"$x_1^{\frac{$ <img src=x>" + "W" * 95, "_line\nbreak\ttab\0null 模型"]
@@ -93,23 +89,6 @@ def study(*points: Point) -> Contents:
     return Contents(**made, points=points)  # type: ignore[arg-type]
 
 
-def ko_net() -> Network:
-    return Network(
-        [
-            Learned("W", parameters=35, C=0.1, kappa=1e-3),
-            Known("K", lipschitz=NormBracket(0.143, 0.144)),
-            *(Known("A^T", lipschitz=8.7, mismatch=1e-4), Known("ReLU", lipschitz=1.0)),
-        ],
-        compositions=[Composition("K", "A^T", lipschitz=0.44)],
-    )
-
-
-NETWORKS = [
-    ct.TitledNetwork("known", ko_net(), True, 64),
-    ct.TitledNetwork("dense", Network([Learned("M", parameters=1260, C=0.05)]), True, 128),
-]
-
-
 def drawn(figure: Figure | None) -> Figure:
     assert figure is not None
     return figure
@@ -123,7 +102,6 @@ STUDY = study(point("a"), point("b", curves=SHORT))
 FIGURES: dict[str, Callable[..., Figure | None]] = {
     "efficiency": lambda **wide: efficiency_figure(panels_of(STUDY), **wide),
     "reconstruction": lambda **wide: reconstruction_figure(pictures(), title="a", **wide),
-    "layers": lambda **wide: drawing.layers_figure(NETWORKS, **wide),
 }
 
 
@@ -145,9 +123,6 @@ def test_narrow_figures_are_a_column_wide_with_one_panel_a_row(name: str) -> Non
 def test_panels_that_are_compared_share_their_axes(figures: dict[str, Figure]) -> None:
     one, other = figures["efficiency"].axes
     assert (one.get_xlim(), one.get_ylim()) == (other.get_xlim(), other.get_ylim())
-    known, parts, dense, dense_parts = figures["layers"].axes
-    assert known.get_ylim() == dense.get_ylim()
-    assert parts.get_ylim() == dense_parts.get_ylim()
     limits = [(1.0, 10.0), (1.0, 1e9)]  # the first would be a line on the second's axis
     assert shared(limits) == limits
     assert shared([(1.0, 10.0), (2.0, 100.0)]) == [(1.0, 100.0)] * 2
@@ -278,62 +253,6 @@ def test_pixels_not_finite_and_empty_images_are_drawn(value: float, tmp_path: Pa
     assert "n/a" in written(figure)  # relative to nothing
 
 
-def test_layers_show_amplification_and_parts_of_the_bound(figures: dict[str, Figure]) -> None:
-    net, figure = ko_net(), figures["layers"]
-    for form in BOUNDS:
-        assert data(line(figure, f"A-{form}"))[1] == pytest.approx(net.amplification(form).tolist())
-        bound = barron_bound(net, 64, bound=form)
-        parts = data(line(figure, f"contribution-{form}"))[1]
-        assert np.nansum(parts) == pytest.approx(bound.total)
-        assert digits(bound.total, 2) in written(figure)
-    unknown = Network([Learned("W", parameters=3), Known("K")])  # there is no bound
-    assert drawing.layers_figure([replace(NETWORKS[0], network=unknown)]) is None
-
-
-def test_only_layers_that_add_to_the_bound_have_a_place_among_many() -> None:
-    learned = [Learned(f"net ({at})", parameters=9, lipschitz=1.0) for at in range(4)]
-    known = [Known(f"A ({at})", lipschitz=1.0) for at in range(8)]
-    layers = [*known, *learned, Known("add", inputs={"input": 1, "net (3)": 1})]
-    made = replace(NETWORKS[0], network=Network(layers))
-    figure = drawn(drawing.layers_figure([made]))
-    assert len(data(line(figure, "A-composed"))[1]) == 4
-    assert "net (2)" in written(figure)
-    assert "A (2)" not in written(figure)
-    check_page(figure)
-
-
-def test_networks_are_of_the_largest_point_of_each_kind() -> None:
-    problem = {"kind": "ct", "beam": "surrogate", "side": 8, "views": 10, "bins": 8}
-    narrow = {"beam": "parallel", "arc": 60.0}  # a limited angle is a kind of its own
-    others = {"other": problem, "large": {**problem, "side": 16}, "part": problem | narrow}
-    others["unlike"] = {"kind": "pde"}
-    points = [point(name, spec={"problem": each}) for name, each in others.items()]
-    contents = study(point("small"), *points)
-    found = ct.ct_networks((each.name, each.spec, each.curves) for each in contents.points)
-    titles = [made.title.split(":")[0] for made in found]
-    names = ("small", "large", "part")
-    assert titles == [f"{model}, {name}" for name in names for model in ("KO", "FC")]
-    layers = [made.network.names for made in found[:3]]
-    assert layers == [("W", "K", "A^T", "ReLU"), ("M", "ReLU"), ("W", "A^+", "ReLU")]
-    assert found[4].title.endswith("parallel beam over 60 degrees")
-    assert [made.network.learned[0].parameters for made in found[:2]] == [35, 35 * 36]
-    for made, each in zip(found[:2], point().curves, strict=True):
-        assert made.calibrated
-        expected = paper_line(each).predict(100)
-        assert barron_bound(made.network, 100).total == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("arc", [None, 60.0])
-def test_the_norms_are_those_of_the_scanner_and_of_its_views(arc: float | None) -> None:
-    layers, (whole,) = ct.known_layers(6, 5, 7, "parallel", arc)
-    scanner = CtScanner(side=6, views=5, bins=7, beam="parallel", arc=arc)
-    first, last = scanner.reconstruction().tail
-    assert [layer.bracket for layer in layers] == [first.norm(), last.norm()]
-    assert whole.bracket == (last @ first).norm()
-    other = ct.known_layers(6, 5, 7, "parallel", None if arc else 60.0)[0][1]
-    assert other.bracket != layers[1].bracket  # so that the first lines can fail
-
-
 @pytest.mark.parametrize("name", FIGURES)
 def test_all_words_lie_within_the_page(name: str, figures: dict[str, Figure]) -> None:
     figure = figures[name]
@@ -352,8 +271,9 @@ def test_in_a_page_every_colour_follows_the_theme(name: str, figures: dict[str, 
     ids = [each.get("id") for each in root.iter() if each.get("id")]
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:url\(#|href="#)([^")]*)', text)) == set(ids)
-    other = themed_svg(drawn(FIGURES["layers"]()), words="")
-    assert name == "layers" or not set(re.findall(r'id="([^"]*)', other)) & set(ids)
+    unlike = next(each for each in FIGURES if each != name)
+    other = themed_svg(figures[unlike], words="")
+    assert not set(re.findall(r'id="([^"]*)', other)) & set(ids)
     used = set(re.findall(r"(?:fill|stroke): ?([^;\"]*)", text)) - {"none"}
     used = {each for each in used if not each.startswith("url(#")}  # hatches, made of lines
     fixed = {each for each in used if not re.fullmatch(r"var\(--k-[\w-]+, #[0-9a-f]{6}\)", each)}
@@ -396,12 +316,10 @@ def test_names_from_files_are_drawn_as_text(name: str) -> None:
     curves = [Curve([4, 8], [0.2, 0.1], model=printable, metric=printable)]
     made = pictures()
     odd = replace(made, images={name: made.images["KO"]})
-    network = Network([Learned(printable, parameters=3)])
     start = " ".join("".join(c if c.isprintable() else " " for c in name).split())[:10]
     for figure in (
         efficiency_figure([panel(name, curves, {printable: 0.3}, note=name)]),
         reconstruction_figure(odd, title=name),
-        drawing.layers_figure([ct.TitledNetwork(name, network, False, 4)]),
     ):
         assert start in written(drawn(figure))
         check_page(drawn(figure))
@@ -416,8 +334,8 @@ def test_numbers_are_short_and_need_no_mathtext() -> None:
 
 def test_every_figure_of_a_study_has_its_name() -> None:
     made = study(point("a", curves=SHORT), point("b", curves=SHORT, pictures=None))
-    names = ["sample_efficiency", "layers"]
-    assert [stem for stem, _ in study_figures(made)] == [*names, "reconstructions_a"]
+    names = ["sample_efficiency", "reconstructions_a"]
+    assert [stem for stem, _ in study_figures(made)] == names
     alone = point(curves=(Curve([4], [0.1], model="net"),), untrained={}, pictures=None, spec={})
     assert [stem for stem, _ in study_figures(study(alone))] == ["sample_efficiency"]
 
@@ -454,16 +372,14 @@ def test_files_are_written_into_the_folder_or_refused(tmp_path: Path) -> None:
         save_figures(study_figures(study()), tmp_path / "file" / "a")
 
 
-def test_figures_are_made_without_pytorch_and_norms_are_left_unknown() -> None:
+def test_figures_are_made_without_pytorch() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import korisk.report.figures.study\n"
         "print('matplotlib.pyplot' in sys.modules)\n"
-        "from korisk.studies.networks import known_layers\n"
-        "print(known_layers(8, 10, 8, 'fan', None)[0][0].lipschitz)\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["False", "None"]
+    assert found.stdout.split() == ["False"]
 
 
 @pytest.mark.parametrize("name", ["efficiency", "plan", "comparison", "curve"])

@@ -63,19 +63,6 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
     return curves_by_point
 
 
-def untrained(rows: Iterable[FlatRow]) -> dict[str, dict[str, float]]:
-    """Mean error before training by point and model, in the metric and unit of `curves`."""
-    errors_by_point = {}
-    for point, point_rows in stored.by_point(rows).items():
-        choice = stored.chosen(point_rows[0].task.spec, (flat.row for flat in point_rows))
-        initial = (
-            (flat.row.model, choice.error(flat.row)) for flat in point_rows if not flat.row.n
-        )
-        by_model = grouped((model, error) for model, error in initial if error > 0)
-        errors_by_point[point] = {m: sum(errors) / len(errors) for m, errors in by_model.items()}
-    return errors_by_point
-
-
 def curve_from(
     values: Iterable[tuple[int, float, int]], model: str, choice: stored.Chosen
 ) -> tuple[Curve | None, list[str]]:

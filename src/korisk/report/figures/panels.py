@@ -129,14 +129,10 @@ def head(
     note: str = "",
     *,
     size: float = SMALL,
-    room: float = 0.14,
     lift: int = 0,
 ) -> None:
-    """Write a bold title and a grey note above a panel.
-
-    Both are raised by `lift` points, and may be `room` inches wider than the panel.
-    """
-    width, fine = inches(axes)[0] + room, FINE if size == SMALL else SMALL
+    """Write a bold title and a grey note above a panel, raised by `lift` points."""
+    width, fine = inches(axes)[0] + 0.14, FINE if size == SMALL else SMALL
     text = style.fitted(title, width, size, bold=True)
     pad = 4 + lift + 1.4 * fine * bool(note)
     axes.set_title(text, loc="left", pad=pad, fontsize=size, fontweight="bold")
@@ -175,24 +171,16 @@ def limits(
     return (10.0**low, 10.0**high) if log else (low, high)
 
 
-def shared(ranges: Sequence[Limits], *, log: bool = True, least: float = 0.25) -> list[Limits]:
-    """Common limits for panels, if every panel fills the share `least` of them.
+def shared(ranges: Sequence[Limits], *, log: bool = True) -> list[Limits]:
+    """Common limits for panels, if every panel fills a quarter of them.
 
     Otherwise each keeps its own, because a curve would be too flat to read.
     """
     spans = np.log(ranges) if log else np.array(ranges)
     low, high = spans[:, 0].min(), spans[:, 1].max()
-    if np.ptp(spans, axis=1).min() < least * (high - low):
+    if np.ptp(spans, axis=1).min() < 0.25 * (high - low):
         return list(ranges)
     return [(min(low for low, _ in ranges), max(high for _, high in ranges))] * len(ranges)
-
-
-def share_heights(frames: Sequence[Axes], *, least: float = 0.25) -> None:
-    """Apply `shared` to the heights of logarithmic panels that are already drawn."""
-    heights = shared([axes.get_ylim() for axes in frames], least=least)
-    for axes, height in zip(frames, heights, strict=True):
-        axes.set_ylim(*height)
-        ticks(axes.yaxis)
 
 
 def frame(

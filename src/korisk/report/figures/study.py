@@ -12,12 +12,9 @@ from korisk._checks import one_of
 from korisk.files import FIGURE_KINDS, make_folder
 from korisk.report.contents import Contents, Draw
 from korisk.report.figures.efficiency import efficiency_figure, panels_of
-from korisk.report.figures.networks import layers_figure
 from korisk.report.figures.reconstructions import reconstruction_figure
 from korisk.report.figures.style import save
-from korisk.studies.networks import ct_networks
 
-MOST_NETWORKS = 6  # of a study
 _LONGEST = 60  # characters of a point's name in the name of a file
 
 
@@ -49,9 +46,6 @@ def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure | Non
 def _figures(contents: Contents) -> Iterator[tuple[str, Draw]]:
     """Stems and functions that draw: callers choose the width, and skip what they do not need."""
     yield "sample_efficiency", partial(efficiency_figure, panels_of(contents))
-    networks = ct_networks((point.name, point.spec, point.curves) for point in contents.points)
-    if networks:
-        yield "layers", partial(layers_figure, networks[:MOST_NETWORKS])
     stems = file_stems([point.name for point in contents.points])
     for point, stem in zip(contents.points, stems, strict=True):
         if point.pictures is not None:

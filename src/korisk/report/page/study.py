@@ -18,7 +18,6 @@ from korisk.texts import counted
 # Alternative texts of figures, by the first word of their names.
 _WORDS = {
     "sample": "Errors over training samples at every point",
-    "layers": "Amplification of every layer by three bounds, and its part of the bound",
     "reconstructions": "Test images, and their reconstructions and errors by every model",
 }
 
