@@ -28,7 +28,7 @@ LINES = {
     "planning": 2350,  # what to collect beyond the pilot; records beside comparisons
     "curves": 2400,  # names decide, spreads, units in cells; every remedy is tried
     "studies": 2050,
-    "cli": 2050,
+    "cli": 2000,
     "fitting": 1350,
     "problems": 1100,
     "images": 1100,

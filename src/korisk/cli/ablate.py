@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from korisk._json import JsonDict
+from korisk._json import JsonDict, json_text
 from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Json, Metric, Range
-from korisk.cli.common.output import exit_if, json_text, print_json, show
+from korisk.cli.common.output import exit_if, print_json, show
 from korisk.cli.common.training import Recipe, Simulated, Subject, training
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import make_folder, read_yaml, write_text

@@ -7,27 +7,17 @@ from typing import Annotated, Any
 
 from korisk._checks import LARGEST_N, count
 from korisk._json import JsonDict
-from korisk.cli.common import options
-from korisk.cli.common.output import (
-    exit_if,
-    print_json,
-    save_plot,
-    show,
-    show_numbers,
-    write_page,
-)
+from korisk.cli.common import options, output
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, Message, UnreachableError
 from korisk.planning import words
-from korisk.planning.forecast import Expectation, check_target, level_of
+from korisk.planning.forecast import check_target, level_of
 from korisk.planning.pilot import read_training
 from korisk.planning.plan import Forecast, Plan, forecast, plan_tables
 from korisk.texts import Table, counted, number, whole
 
 _MOST_SHOWN = 10  # curves of one file
-
-# One N of a table: expected error (None where it is not known), and the chance of each target.
-AtSize = tuple[int, Expectation | None, Sequence[float | None]]
+_ENDS = ("value", "lower", "upper")  # of an expected error
 
 
 def plan(
@@ -72,39 +62,40 @@ def plan(
         [Plan(view, value, *about) for value in targets]
         for view, (*_, about) in zip(forecasts, pilots, strict=True)
     ]
+    all_plans = [item for answers in plans for item in answers]
     at_sizes = [_expected(*both, sizes) for both in zip(forecasts, plans, strict=True)]
     if answer.html is not None:
         from korisk.report.page.page import curves_page
 
         goal = next(iter(targets), None)
         about: dict[str, Any] = {"title": path.name, "target": goal, "sure": sure}
-        write_page(answer.html, lambda: curves_page(curves, trained, relatives, **about))
+        output.write_page(answer.html, lambda: curves_page(curves, trained, relatives, **about))
     if answer.json:
         content = [
-            {"read_as": view.evidence.read_as, **item, "at": _plain(rows)}
+            {"read_as": view.evidence.read_as, **item, "at": rows}
             for view, answers, rows in zip(forecasts, plans, at_sizes, strict=True)
             for item in [plan.to_dict(sure, asked.cost) for plan in answers]
             or [{"model": view.model, "metric": view.metric, "unit": view.unit.name}] * bool(sizes)
         ]
         written = {} if answer.html is None else {"written": [str(answer.html)]}
-        print_json({"plans": content} | written)
+        output.print_json({"plans": content} | written)
     elif targets or sizes:
-        show(*options.read_as(curves))
-        show(*_lines(plans, sure, asked.cost, full=full))
+        output.show(*options.read_as(curves))
+        output.show(*_lines(plans, sure, asked.cost, full=full))
         for view, similar in zip(forecasts, relatives, strict=True):
             if any(relatives) and not similar:
-                show(f"No related curve is named {view.evidence.name}.")
-        show_numbers(plan_tables([item for answers in plans for item in answers], sure, full=full))
+                output.show(f"No related curve is named {view.evidence.name}.")
+        output.show_numbers(plan_tables(all_plans, sure, full=full))
         if sizes:
-            show(_error_table(forecasts, at_sizes, targets))
+            output.show(_error_table(forecasts, at_sizes, targets))
     if answer.plot is not None:
         from korisk.report.figures.forecast import plans_figure
 
-        save_plot(plans_figure([answers[0] for answers in plans], sure=sure), answer.plot)
+        output.save_plot(plans_figure(all_plans, sure=sure), answer.plot)
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
-    exit_if(not all(item.recommend(sure).helps for answers in plans for item in answers))
+    output.exit_if(not all(item.recommend(sure).helps for item in all_plans))
     for rows, view in zip(at_sizes, forecasts, strict=True):
-        if n := next((n for n, expected, _ in rows if expected is None), 0):
+        if n := next((row["n"] for row in rows if row["value"] is None), 0):
             raise UnreachableError(
                 f"the {view.unit.noun} at N = {n:,} is not known; {view.doubt[0].lower()}"
                 f"{view.doubt[1:].rstrip('.')}; ask for N up to {view.last:,}, or measure there"
@@ -113,31 +104,36 @@ def plan(
 
 def _show_reading(curves: Sequence[Curve], *, json: bool) -> None:
     """Print how a table was read, in five lines: models, N, values, columns, and what to add."""
+    contents = [_reading(curve) for curve in curves]
     if json:
-        print_json({"curves": [_reading(curve) for curve in curves]})
+        output.print_json({"curves": contents})
         return
-    listed, unit = curves[:_MOST_SHOWN], curves[0].unit
-    names = [curve.model for curve in listed if curve.model]
-    further = len(curves) - len(listed)
+    unit, listed = curves[0].unit, contents[:_MOST_SHOWN]
+    names = [content["model"] for content in listed if content["model"]] or ["one, without a name"]
+    further = len(contents) - len(listed)
     rest = f"; {counted(further, 'further model')}; all with --json" if further else ""
-    sizes = sorted({int(n) for curve in curves for n in curve.sizes})
-    counts = sorted({int(count) for curve in curves for count in curve.counts})
-    direction = "larger" if unit.larger_is_better else "smaller"
-    labels = ", ".join(filter(None, dict.fromkeys([curves[0].metric, f"unit {unit.name}"])))
-    ends = []
-    for curve in listed:
-        values, n = curve.unit.from_error(curve.means), curve.sizes
-        model = f"{curve.model} " if curve.model and len(curves) > 1 else ""
-        first, last = (f"{number(values[k])} at N = {whole(n[k])}" for k in (0, -1))
-        ends.append(f"{model}{first}" + (f", {last}" if len(n) > 1 else ""))
-    show(
-        f"Models: {', '.join(names) or 'one, without a name'}{rest}.",
-        f"N: {counted(len(sizes), 'size')}, {whole(sizes[0])} to {whole(sizes[-1])}; "
-        f"seeds: {' to '.join(map(str, dict.fromkeys([counts[0], counts[-1]])))}.",
+    sizes = sorted({n for content in contents for n in content["sizes"]})
+    counts = sorted({count for content in contents for count in content["seeds"]})
+    labels = ", ".join(filter(None, [curves[0].metric, f"unit {unit.name}"]))
+    direction, ends = "larger" if unit.larger_is_better else "smaller", []
+    for content in listed:
+        errors = dict(zip(content["sizes"], content["values"], strict=True))
+        texts = [f"{number(errors[n])} at N = {whole(n)}" for n in _ends(content["sizes"])]
+        name = content["model"] if len(curves) > 1 else ""
+        ends.append(f"{name} {', '.join(texts)}".strip())
+    output.show(
+        f"Models: {', '.join(names)}{rest}.",
+        f"N: {counted(len(sizes), 'size')}, {' to '.join(map(whole, _ends(sizes)))}; "
+        f"seeds: {' to '.join(map(str, _ends(counts)))}.",
         f"Values: {labels}, {direction} is better; {'; '.join(ends)}.",
         *(options.read_as(curves) or ["Read: as its columns are named."]),
         "For a plan, add --target E.",
     )
+
+
+def _ends(values: Sequence[int]) -> Sequence[int]:
+    """The first and the last value, or the only one."""
+    return values[:1] if values[0] == values[-1] else [values[0], values[-1]]
 
 
 def _reading(curve: Curve) -> JsonDict:
@@ -151,42 +147,34 @@ def _reading(curve: Curve) -> JsonDict:
     }
 
 
-def _expected(view: Forecast, plans: Sequence[Plan], at: Sequence[float]) -> list[AtSize]:
-    """The expected errors at some N, with the chance of each target."""
-    rows: list[AtSize] = []
+def _expected(view: Forecast, plans: Sequence[Plan], at: Sequence[float]) -> list[JsonDict]:
+    """Expected errors at some N with the chance of each target; None where they are not known."""
+    rows: list[JsonDict] = []
     for n in at:
         if view.doubt and n > view.last:  # N is checked, but there is no forecast for it
             remedy = f"ask for N up to {view.last:,}"
             size = count("n", n, at_least=2, at_most=LARGEST_N, remedy=remedy)
-            rows.append((size, None, [None for _ in plans]))
-            continue
-        then = view.at(n)
-        rows.append((then.n, then, [item.probability(n) for item in plans]))
+            expected, chances = dict.fromkeys(_ENDS), [None] * len(plans)
+            rows.append({"n": size, **expected, "chances": chances})
+        else:
+            rows.append(vars(view.at(n)) | {"chances": [item.probability(n) for item in plans]})
     return rows
 
 
 def _error_table(
-    forecasts: Sequence[Forecast], at_sizes: Sequence[Sequence[AtSize]], targets: Sequence[float]
+    forecasts: Sequence[Forecast], at_sizes: Sequence[list[JsonDict]], targets: Sequence[float]
 ) -> Table:
     """The expected errors of several models at some N, with the chance of each target."""
-    rows, noun = [], forecasts[0].unit.noun
+    noun = forecasts[0].unit.noun
+    rows = []
     for view, of_model in zip(forecasts, at_sizes, strict=True):
-        for n, expected, odds in of_model:
-            values = [number(getattr(expected, key, None)) for key in ("value", "lower", "upper")]
-            chances = ["-" if p is None else words.chance(p) for p in odds]
-            rows.append([view.model or "-", whole(n), *values, *chances])
+        for row in of_model:
+            chances = ["-" if p is None else words.chance(p) for p in row["chances"]]
+            values = [number(row[name]) for name in _ENDS]
+            rows.append([view.model or "-", whole(row["n"]), *values, *chances])
     heads = [f"chance of\n{number(target)}" for target in targets]
     heads = ["chance of\nthe target"] if len(targets) == 1 else heads
     return Table(f"Expected {noun}", ["model", "N", noun, "90% from", "to", *heads], rows)
-
-
-def _plain(rows: Sequence[AtSize]) -> list[dict[str, object]]:
-    """Expected errors as plain values, for JSON."""
-    names = ("value", "lower", "upper")
-    return [
-        {"n": n, **{name: getattr(then, name, None) for name in names}, "chances": list(odds)}
-        for n, then, odds in rows
-    ]
 
 
 def _lines(

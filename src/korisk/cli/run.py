@@ -25,6 +25,7 @@ from korisk.texts import Table, counted, duration, format_bytes, number
 
 _POINTS_SHOWN = 6  # without --full: more lines would push the answer off the screen
 _COUNT_LABELS = (("skipped", "already done"), ("failed", "failed"))
+_NOTHING_LEFT = "Nothing is left to do."
 _NO_COMMON_SIZE = "The two models have no N in common."
 
 
@@ -147,24 +148,22 @@ def _show_cells(
     study: Study, folder: Path, running: Running, scheduler: str | None, *, as_json: bool
 ) -> None:
     """Print the cells with state, time and memory."""
-    compute = Compute(workers=running.workers)
     device = device_kind(running.device, scheduler)
     cells = _cells(study, folder, device)
     open_states = {"to do", "failed"} if running.retry_failed else {"to do"}
     pending = [cell["seconds"] for cell in cells if cell["state"] in open_states]
     default = max(1, *(count for _, count, _ in groups(study.tasks, device, scheduler)))
-    workers = compute.workers or default
+    workers = Compute(workers=running.workers).workers or default
     measured = [seconds for seconds in pending if not math.isnan(seconds)]
     unmeasured = len(pending) - len(measured)
-    expected = math.nan if pending else 0.0
-    if measured:
-        # Workers share the cells, but none of them shares its longest cell.
-        expected = max(sum(measured) / workers, *measured)
+    # Workers share the cells, but none of them shares its longest cell.
+    expected = max([sum(measured) / workers, *measured]) if measured or not pending else math.nan
     if as_json:
         to_do: JsonDict = {"cells": len(pending), "without_estimate": unmeasured}
         to_do |= {"workers": workers, "seconds": expected}
         print_json({"name": study.name, "cells": cells, "to_do": to_do})
         return
+    heads = ["cell", "models", "sizes", "state", "time", "memory"]
     rows = [
         [
             f"{cell['point']}, seed {cell['seed']}",
@@ -181,17 +180,8 @@ def _show_cells(
         estimate = "no measured cell yet, so the time is not known"
     elif unmeasured:
         estimate += f", without {unmeasured:,} of a size that was not measured yet"
-    show(
-        Table(
-            f"cells of {study.name}",
-            ["cell", "models", "sizes", "state", "time", "memory"],
-            rows,
-            "llllr",
-        ),
-        f"{counted(len(pending), 'cell')} to do: {estimate}."
-        if pending
-        else "Nothing is left to do.",
-    )
+    rest = f"{counted(len(pending), 'cell')} to do: {estimate}." if pending else _NOTHING_LEFT
+    show(Table(f"cells of {study.name}", heads, rows, "llllr"), rest)
 
 
 def _cells(study: Study, folder: Path, device: str) -> list[JsonDict]:

@@ -2,12 +2,12 @@
 
 import csv
 import io
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from korisk import _json
 from korisk._group import grouped
 from korisk._json import JsonMapping
 from korisk.curves import stored
@@ -168,15 +168,8 @@ def csv_text(table: Table) -> str:
 
 def json_text(table: Table) -> str:
     """The table as a list of records; infinite and undefined values become null."""
-    # JSON has no NaN and no infinity.
-    records = [
-        {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in zip(table.columns, row, strict=True)
-        }
-        for row in table.rows
-    ]
-    return json.dumps(records, indent=1, allow_nan=False) + "\n"
+    records = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    return _json.json_text(records, indent=1) + "\n"
 
 
 def parquet_bytes(table: Table) -> bytes:

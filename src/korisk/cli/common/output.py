@@ -1,7 +1,5 @@
 """Output of the commands: tables and sentences, JSON for programs, files."""
 
-import json
-import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from rich.console import Console
 from rich.table import Table as DrawnTable
 from rich.text import Text
 
+from korisk._json import json_text
 from korisk.cli.common.messages import in_options, tell
 from korisk.errors import UnreachableError
 from korisk.files import figure_kind, write_text
@@ -89,21 +88,6 @@ def drawn(table: Table) -> DrawnTable:
 def print_json(content: object) -> None:
     """Print a result as JSON."""
     print(json_text(content))
-
-
-def json_text(content: object) -> str:
-    """Serialise a result as JSON; infinite and undefined numbers become null."""
-    return json.dumps(_finite(content), indent=2, allow_nan=False)
-
-
-def _finite(content: object) -> object:
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    if isinstance(content, float) and not math.isfinite(content):
-        return None
-    return content
 
 
 # --- Files ---------------------------------------------------------------------------------------
