@@ -34,7 +34,7 @@ LINES = {
     "images": 1100,
     "theory": 1150,  # C and kappa from floor and sigma
     "pilots": 1050,
-    "store": 1000,
+    "store": 950,
     ".": 750,
     "paper": 700,
     "ablation": 600,

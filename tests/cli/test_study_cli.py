@@ -268,13 +268,3 @@ def test_another_file_in_the_place_of_results_is_left_alone(name: str, tmp_path:
     path.write_text("my notes")
     refused(*reproduced(tmp_path))
     assert path.read_text() == "my notes"
-
-
-def test_a_network_file_system_is_warned_of_in_one_line(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("korisk.store.file.network_file_system", lambda path: "nfs4")
-    command = ("run", study, "--out", tmp_path / "out", "--device", "cpu", "--workers", 0)
-    (line,) = outputs(*command)[1].splitlines()
-    assert line.startswith("korisk: warning: ")
-    assert "network file system (nfs4)" in line

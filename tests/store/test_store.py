@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.store import file as store_file
 from korisk.store.cells import Result, ResultError, Row, Task, pack, unpack_row
-from korisk.store.file import FORMAT, DamagedError, WriteLock, network_file_system
+from korisk.store.file import FORMAT, DamagedError, WriteLock
 from korisk.store.store import Store
 from korisk.store.usage import Usage
 
@@ -562,12 +562,14 @@ def test_read_only_folder(sealed: Path, journal: str) -> None:
 
 
 def leave_killed_writer(path: Path, copy: Path) -> None:
-    """Files as they are after a kill of a writer in WAL mode, the index lost."""
+    """Files as they are after a kill of a writer of korisk 0.3, in WAL mode, the index lost."""
     [task] = tasks(1, 1)
     with Store.create_or_open(path, STUDY) as store:
+        sql(path, "PRAGMA journal_mode = WAL")
         store.record(task, result(task), USAGE)
         for suffix in ("", "-wal"):
             shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    sql(path, "PRAGMA journal_mode = DELETE")
 
 
 def leave_half_a_write(path: Path, copy: Path) -> None:
@@ -639,59 +641,6 @@ def test_a_writer_waits_for_another(path: Path) -> None:
     end.start()
     Store.create_or_open(path, STUDY, wait=60).close()
     end.join()
-
-
-@pytest.fixture
-def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that the list of mounts calls NFS, with a local one inside; names have spaces."""
-    home = tmp_path / "group home"
-    (home / "fast disk").mkdir(parents=True)
-    here, there = (str(path).replace(" ", r"\040") for path in (home, home / "fast disk"))
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(
-        "24 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
-        f"31 24 0:40 / {here} rw,relatime shared:9 master:2 - nfs4 server:/home rw,vers=4.2\n"
-        f"32 31 8:2 / {there} rw,relatime - xfs /dev/sdb1 rw\n"
-        "a line that says nothing\n"
-    )
-    monkeypatch.setattr(store_file, "MOUNTS", mounts)
-    return home
-
-
-def test_the_nearest_mount_above_a_path_is_its_file_system(mounted: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(mounted)
-    for path in (mounted, mounted / "not" / "there" / "study.db", tmp_path / "link" / "study.db"):
-        assert network_file_system(path) == "nfs4"
-    assert network_file_system(mounted / "fast disk" / "study.db") is None
-    assert network_file_system(tmp_path / "group home too") is None
-    mounts, hidden = store_file.MOUNTS, str(mounted).replace(" ", r"\040")
-    with mounts.open("a") as file:
-        file.write(f"40 31 0:50 / {hidden} rw - lustre fs@tcp:/fs rw\n")
-    assert network_file_system(mounted) == "lustre"  # a later mount hides an earlier one
-    mounts.unlink()
-    assert network_file_system(mounted) is None
-
-
-def journal(path: Path) -> str:
-    """The mode that the file itself says: 2 in its bytes 18 and 19 is WAL."""
-    return {b"\1\1": "ordinary", b"\2\2": "WAL"}[path.read_bytes()[18:20]]
-
-
-def test_a_store_there_warns_and_does_without_wal(mounted: Path) -> None:
-    path = mounted / "study.db"
-    [task] = tasks(1, 1)
-    with pytest.warns(KoriskWarning, match=r"network file system \(nfs4\)"):
-        made = Store.create_or_open(path, STUDY)
-    with made as store:
-        store.record(task, result(task), USAGE)
-        assert journal(path) == "ordinary"
-        with Store.read(path) as reader:
-            assert reader.missing([task]) == []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        local = mounted / "fast disk" / "study.db"
-        with Store.create_or_open(local, STUDY):
-            assert journal(local) == "WAL"
 
 
 SMALL_DISK = """

@@ -8,7 +8,6 @@ import contextlib
 import errno
 import json
 import os
-import re
 import shutil
 import socket
 import sqlite3
@@ -20,8 +19,6 @@ from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Any
-from weakref import WeakSet
 
 from filelock import FileLock, Timeout
 
@@ -33,7 +30,6 @@ from korisk.store.usage import now
 STORE_NAME = "study.db"
 FORMAT = 2  # 1 had no digests
 APPLICATION_ID = 0x4B6F5269  # "KoRi"
-MOUNTS = Path("/proc/self/mountinfo")  # Linux; elsewhere the file system is not known
 
 # Exceptions that parsing damaged text or bytes may raise.
 UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, RecursionError, zlib.error)
@@ -47,10 +43,6 @@ _MARKS = (0, _MAGIC), (68, APPLICATION_ID.to_bytes(4, "big"))
 # Wrong bits allowed in the marks of a damaged store; a database without an application id has 17.
 _FEW_BITS = 4
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # file systems without locks
-_NETWORKED = re.compile(
-    r"9p|acfs|afs|beegfs|ceph|cifs|cvmfs|fhgfs|fuse\.(ceph|glusterfs|s3fs|sshfs)|gfs2?|glusterfs|gpfs"
-    r"|lustre|ncpfs|nfs[34]?|ocfs2|orangefs|panfs|pvfs2|smb[23]|smbfs|vboxsf|virtiofs|wekafs"
-)
 _BUSY = "another process is using it; try again when that has ended"
 # By SQLite's result code, extended or primary.
 _PROBLEMS = {
@@ -248,35 +240,10 @@ def total(digests: Iterable[str], *, without: str = "0") -> str:
     return f"{(sum(int(text, 16) for text in digests) - int(without, 16)) % 2**128:032x}"
 
 
-class Connection(sqlite3.Connection):
-    """A connection that can end every query, also one that Ctrl-C left half read.
-
-    SQLite keeps a file open while a query is active, and a traceback keeps the query alive.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._cursors = WeakSet[sqlite3.Cursor]()
-
-    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Run a statement, and remember its cursor."""
-        cursor = self.cursor()
-        self._cursors.add(cursor)
-        return cursor.execute(sql, parameters)
-
-    def end_queries(self) -> None:
-        """Close all cursors, and roll back an unfinished transaction."""
-        for cursor in list(self._cursors):
-            cursor.close()
-        self.rollback()
-
-
-def plain_connection(path: Path, mode: str) -> Connection:
+def plain_connection(path: Path, mode: str) -> sqlite3.Connection:
     """A connection that checks nothing but the length of records."""
     uri = f"{path.absolute().as_uri()}?{mode}"
-    connection = sqlite3.connect(
-        uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, factory=Connection
-    )
+    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
     if mode != "mode=rw":
         # A damaged record may claim to hold a gigabyte, which SQLite would allocate.
         longest = max(4 * path.stat().st_size, 2**28) if path.exists() else 2**28
@@ -284,7 +251,7 @@ def plain_connection(path: Path, mode: str) -> Connection:
     return connection
 
 
-def readable_copy(path: Path, copy: Path) -> Connection:
+def readable_copy(path: Path, copy: Path) -> sqlite3.Connection:
     """Open a copy of a damaged file, with the header and the schema that all stores share."""
     shutil.copyfile(path, copy)
     # Offsets and values of SQLite's file format: 4096-byte pages, UTF-8, no auto-vacuum.
@@ -308,7 +275,7 @@ def readable_copy(path: Path, copy: Path) -> Connection:
     return plain_connection(copy, "immutable=1")
 
 
-def connect(path: Path, mode: str = "mode=rw") -> Connection:
+def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
     """Open a connection, and check that the file has the tables and indices of a store only."""
     with sqlite_errors(path):
         connection = plain_connection(path, mode)
@@ -345,7 +312,7 @@ def schema() -> frozenset[tuple[str, str, str | None]]:
         return frozenset(connection.execute(_MASTER))
 
 
-def connect_to_read(path: Path) -> Connection:
+def connect_to_read(path: Path) -> sqlite3.Connection:
     """Open a connection that changes nothing, also in a read-only folder."""
     try:
         return connect(path, "mode=ro")
@@ -358,8 +325,8 @@ def connect_to_read(path: Path) -> Connection:
                 parts = f"{leftover.name} next to it contains parts of it"
                 problem = f"{path}: {parts}, which cannot be read in a read-only folder"
                 raise KoriskError(f"{problem}; copy both to another folder") from None
-        # In WAL mode SQLite creates files next to the store. In a read-only folder it cannot, and
-        # neither can a writer, so the file may be read without locks.
+        # Beside a store in WAL mode, as korisk 0.3 wrote them, SQLite creates files. In a read-only
+        # folder it cannot, and neither can a writer, so the file may be read without locks.
         return connect(path, "immutable=1")
 
 
@@ -405,25 +372,6 @@ class WriteLock:
         with contextlib.suppress(OSError):  # Windows does not remove an open file
             self.path.unlink()
         self._lock.release()
-
-
-def network_file_system(path: Path) -> str | None:
-    """Type of the network file system that holds a path, which need not exist; None if local."""
-    try:
-        lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
-        resolved = path.resolve()
-    except (OSError, RuntimeError):  # no such list on this system, or a loop of links
-        return None
-    kinds: dict[Path, str] = {}
-    for line in lines:
-        # proc(5): "36 35 98:0 / /mnt rw shared:1 - ext4 /dev/sda1 rw", with spaces as \040.
-        mount_fields, _, source_fields = line.partition(" - ")
-        fields, kind = mount_fields.split(" "), source_fields.split(" ")[0]
-        if len(fields) > 4 and kind:
-            mount_point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
-            kinds[Path(mount_point)] = kind  # a later mount hides an earlier one
-    nearest = next((kinds[path] for path in (resolved, *resolved.parents) if path in kinds), "")
-    return nearest if _NETWORKED.fullmatch(nearest) else None
 
 
 # --- Errors ---------------------------------------------------------------------------------------

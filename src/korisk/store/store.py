@@ -7,15 +7,13 @@ also while it writes. A store object belongs to the thread that opened it.
 or a power cut it is stored completely or not at all. A finished cell never changes. A failed one is
 replaced by its next attempt. All cells of a point have the same spec; another is refused.
 
-*The file* is in WAL mode while it is written and an ordinary single file afterwards, which can be
-copied and read anywhere. On a network file system, where WAL does not work between machines, it is
-never in WAL mode, and a warning is issued.
+*The file* is an ordinary single file, which can be copied and read anywhere; SQLite keeps a
+journal next to it while a cell is written.
 """
 
 import contextlib
 import json
 import sqlite3
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -28,7 +26,7 @@ from numpy.typing import NDArray
 from korisk._checks import natural
 from korisk._checks import path as checked_path
 from korisk._json import JsonDict, JsonMapping
-from korisk.errors import KoriskError, KoriskWarning, shown
+from korisk.errors import KoriskError, shown
 from korisk.store import file, repair
 from korisk.store.cells import (
     CELL,
@@ -157,7 +155,7 @@ class Store:
     ----------
     path : Path
         The file.
-    connection : Connection
+    connection : sqlite3.Connection
         An open connection to it.
     lock : WriteLock, optional
         The writer's lock; None for reading.
@@ -178,7 +176,7 @@ class Store:
     def __init__(
         self,
         path: Path,
-        connection: file.Connection,
+        connection: sqlite3.Connection,
         lock: file.WriteLock | None = None,
     ) -> None:
         self.path = path
@@ -250,12 +248,8 @@ class Store:
             with file.sqlite_errors(file_path):
                 file.check_name(file_path, store.study.get("name"), name)
                 store.check(task_list)
-                if (kind := file.network_file_system(file_path)) is not None:
-                    risk = f"is on a network file system ({kind}), whose locks may fail"
-                    remedy = "let one run at a time write there, or choose a path on a local disk"
-                    warnings.warn(f"{file_path}: {risk}: {remedy}", KoriskWarning, stacklevel=2)
-                journal = "WAL" if kind is None else "DELETE"
-                store._connection.execute(f"PRAGMA journal_mode = {journal}")
+                # The mode that works on network file systems too; korisk 0.3 used WAL.
+                store._connection.execute("PRAGMA journal_mode = DELETE")
                 store._connection.execute("PRAGMA synchronous = FULL")
                 with store._transaction():
                     file.set_meta(store._connection, "study", text)
@@ -298,12 +292,8 @@ class Store:
 
     def close(self) -> None:
         """Close the file; after writing it is one ordinary file."""
-        if self._lock is not None:
-            # If a reader is busy or the disk is full, the file stays in WAL mode.
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.end_queries()
-                self._connection.execute("PRAGMA busy_timeout = 500")
-                self._connection.execute("PRAGMA journal_mode = DELETE")
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.rollback()  # of a transaction that Ctrl-C left open
         self._connection.close()
         if self._lock is not None:
             self._lock.release()
