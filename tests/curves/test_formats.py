@@ -160,7 +160,7 @@ def test_what_is_no_table_is_refused(file: File, content: str | bytes, problem: 
     assert file.refused(content) == f"FILE: {problem}"
 
 
-@pytest.mark.parametrize(("wrong", "rest"), [(10, ""), (11, " and 1 lines more")])
+@pytest.mark.parametrize(("wrong", "rest"), [(10, ""), (11, ", ...")])
 def test_ten_rows_of_another_length_are_named(file: File, wrong: int, rest: str) -> None:
     content = "n,error\n" + "16,0.3,5\n" * wrong + "64,0.2\n" * 20
     places = ", ".join(f"line {k + 2} has 3 cells where the header has 2" for k in range(10))

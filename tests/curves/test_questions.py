@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from korisk import Curve, KoriskError
-from korisk.curves.columns import in_short
+from korisk.curves.formats import in_short
 from korisk.curves.read import DIGEST
 from korisk.store.cells import row_digests
 

@@ -24,19 +24,12 @@ _LONG = f"it unpacks to more than {UNPACKED / 1e6:g} MB; a pilot is a small tabl
 
 
 class Sheet(NamedTuple):
-    """A worksheet: its cells from A1 on, and what its program shows of it."""
+    """A worksheet: its cells from A1 on, what its program shows of it, and its size."""
 
     rows: list[list[Any]]
     visible: bool = True
     hidden: frozenset[int] = frozenset()  # numbers of rows
     formulas: tuple[str, ...] = ()  # cells of formulas without a value, such as "B7"
-
-
-class _Marks(NamedTuple):
-    """What calamine does not report of a sheet, and what it would take to read it."""
-
-    hidden: frozenset[int] = frozenset()
-    formulas: tuple[str, ...] = ()
     cells: int = 0  # from A1 to the last one that is filled
     longest: int = 0  # characters of a cell
 
@@ -55,8 +48,7 @@ def workbook(content: bytes, largest: int) -> dict[str, Sheet]:
             raise ValueError(_FAR)
         rows = [[_plain(cell) for cell in row] for row in sheet.to_python(skip_empty_area=False)]
         visible = about.visible == calamine.SheetVisibleEnum.Visible
-        marks = marked[about.name]
-        sheets[about.name] = Sheet(rows, visible, marks.hidden, marks.formulas)
+        sheets[about.name] = marked[about.name]._replace(rows=rows, visible=visible)
     return sheets
 
 
@@ -89,8 +81,8 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _checked(content: bytes, largest: int) -> tuple[bytes, dict[str, _Marks]]:
-    """The parts of a workbook that hold its tables, unpacked, with the marks of each sheet."""
+def _checked(content: bytes, largest: int) -> tuple[bytes, dict[str, Sheet]]:
+    """The parts of a workbook that hold its tables, unpacked, and its sheets without their rows."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
@@ -105,8 +97,8 @@ def _checked(content: bytes, largest: int) -> tuple[bytes, dict[str, _Marks]]:
         raise ValueError(f"it is {kind} and no workbook")
     if any(file.count(b"<") > _TAGS * largest for file in files.values()):
         raise ValueError(f"it holds more than {largest:,} cells")
-    marks = _libre_marks(files) if "content.xml" in files else _excel_marks(files)
-    for sheet in marks.values():
+    sheets = _libre_sheets(files) if "content.xml" in files else _excel_sheets(files)
+    for sheet in sheets.values():
         largest -= sheet.cells
         if largest < 0:
             raise ValueError(_FAR)
@@ -117,11 +109,11 @@ def _checked(content: bytes, largest: int) -> tuple[bytes, dict[str, _Marks]]:
     with zipfile.ZipFile(verified, "w") as archive:
         for name, file in files.items():
             archive.writestr(name, file)
-    return verified.getvalue(), marks
+    return verified.getvalue(), sheets
 
 
-def _libre_marks(files: dict[str, bytes]) -> dict[str, _Marks]:
-    marks = {}
+def _libre_sheets(files: dict[str, bytes]) -> dict[str, Sheet]:
+    sheets = {}
     for table in ElementTree.fromstring(files["content.xml"]).iter(f"{_ODS}table"):
         rows = height = width = longest = 0
         hidden: set[int] = set()
@@ -140,13 +132,13 @@ def _libre_marks(files: dict[str, bytes]) -> dict[str, _Marks]:
                     texts = sum(map(len, cell.itertext())), *map(len, cell.attrib.values())
                     longest = max(longest, *texts)
         name = table.get(f"{_ODS}name", "")
-        marks[name] = _Marks(frozenset(hidden), (), height * width, longest)
-    return marks
+        sheets[name] = Sheet([], True, frozenset(hidden), (), height * width, longest)
+    return sheets
 
 
-def _excel_marks(files: dict[str, bytes]) -> dict[str, _Marks]:
+def _excel_sheets(files: dict[str, bytes]) -> dict[str, Sheet]:
     """Hidden rows and formulas without a value, which change what the user sees as the table."""
-    marks = {}
+    sheets = {}
     links = ElementTree.fromstring(files["xl/_rels/workbook.xml.rels"])
     targets = {link.get("Id"): link.get("Target", "") for link in links}
     texts = ElementTree.fromstring(files.get("xl/sharedStrings.xml", b"<sst/>"))
@@ -155,30 +147,28 @@ def _excel_marks(files: dict[str, bytes]) -> dict[str, _Marks]:
         target = targets[sheet.get(_REL)]
         path = target[1:] if target.startswith("/") else f"xl/{target}"
         rows = ElementTree.fromstring(files[path]).findall(".//{*}sheetData/{*}row")
-        marks[sheet.get("name", "")] = _of_rows(rows)._replace(longest=shared)
-    return marks
+        sheets[sheet.get("name", "")] = _of_rows(rows, shared)
+    return sheets
 
 
-def _of_rows(rows: list[ElementTree.Element]) -> _Marks:
-    """The marks of a worksheet of Excel's."""
-    height = width = number = 0
+def _of_rows(rows: list[ElementTree.Element], longest: int) -> Sheet:
+    """A worksheet of Excel's, without its rows."""
+    height = width = 0
     formulas = []
     for row in rows:
-        number, column = int(row.get("r", number + 1)), 0
         for cell in row:
-            reference = re.fullmatch(r"([A-Za-z]{1,3})([0-9]{1,7})", cell.get("r", "A1"))
+            name = cell.get("r", "")
+            reference = re.fullmatch(r"([A-Za-z]{1,3})([0-9]{1,7})", name)
             if not reference:
-                raise ValueError(f"it has a cell {cell.get('r', '')[:20]!r}")
-            column, line = (column + 1, number)
-            if "r" in cell.attrib:
+                raise ValueError(f"it has cells without a place, such as {name[:20]!r}")
+            if any(cell.find(f"{{*}}{tag}") is not None for tag in ("v", "is")):
                 # A is 1, Z is 26, AA is 27.
                 digits = (int(letter, 36) - 9 for letter in reference[1])
-                column, line = reduce(lambda high, low: 26 * high + low, digits), int(reference[2])
-            if any(cell.find(f"{{*}}{tag}") is not None for tag in ("v", "is")):
-                height, width = max(height, line), max(width, column)
+                width = max(width, reduce(lambda high, low: 26 * high + low, digits))
+                height = max(height, int(reference[2]))
             # An empty text is a value, and marked as one.
             empty = not cell.findtext("{*}v") and cell.get("t") != "str"
             if cell.find("{*}f") is not None and empty:
-                formulas.append(cell.get("r", ""))
+                formulas.append(name)
     hidden = (int(row.get("r", "0")) for row in rows if row.get("hidden") in ("1", "true"))
-    return _Marks(frozenset(hidden), tuple(formulas), height * width)
+    return Sheet([], True, frozenset(hidden), tuple(formulas), height * width, longest)

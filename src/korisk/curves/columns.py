@@ -15,37 +15,31 @@ from typing import Any, NamedTuple, TypedDict
 
 from korisk._checks import one_of, require
 from korisk.curves.cells import MAX_LABEL, begins_as_number, folded, is_empty, rough
-from korisk.curves.formats import Answer, Grid, Question, distinct
-from korisk.curves.unit import NAMES, metric_units, words
+from korisk.curves.formats import Answer, Grid, Question, distinct, in_short
+from korisk.curves.unit import NAMES, listed_words, metric_units, words
 from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.texts import counted
 
-_OF_N, _BESIDE_N, _SETS, _OTHER_SETS = (
-    {*NAMES[name].split()} for name in ("of_n", "beside_n", "sets", "other_sets")
-)
+_OF_N, _BESIDE_N, _SETS, _OTHER_SETS = listed_words("of_n", "beside_n", "sets", "other_sets")
 # Roles of other columns, by their whole names.
-NAMED = {
-    role: {*NAMES.get(f"{role}_column", NAMES.get(role, "")).split()}
-    for role in ("seed", "run", "model", "metric", "status", "exclude", "include", "unit")
-}
+_COLUMNS = ("seed", "run", "model", "metric", "status", "exclude", "include", "unit")
+NAMED = dict(zip(_COLUMNS, listed_words(*_COLUMNS), strict=True))
 FLAGS = dict.fromkeys(NAMES["true"].split(), 1) | dict.fromkeys(NAMES["false"].split(), 0)
-_PLAIN_ERRORS = {*NAMES["plain_errors"].split()}  # of no particular metric
-_PLAIN = _PLAIN_ERRORS | {*NAMES["plain_values"].split()}
-SPLITS = " ".join(NAMES[f"{kind}_on"] for kind in ("tested", "validated", "trained")).split()
-_SPLIT_OF = {
-    word: rank
-    for rank, kind in ((0, "tested"), (2, "validated"), (3, "trained"))
-    for word in NAMES[f"{kind}_on"].split()
-}
-_MEANS, _DEVIATIONS, _ASIDE, _NEVER = (
-    {*NAMES[name].split()} for name in ("means", "deviations", "aside", "never")
+# Errors of no particular metric, and values.
+_PLAIN_ERRORS, _PLAIN = listed_words("plain_errors", "plain_values")
+_PLAIN |= _PLAIN_ERRORS
+_SPLITS = {0: "tested_on", 2: "validated_on", 3: "trained_on"}
+_SPLIT_OF = {word: rank for rank, kind in _SPLITS.items() for word in NAMES[kind].split()}
+SPLITS = [*_SPLIT_OF]  # test data first
+_MEANS, _DEVIATIONS, _ASIDE, _NEVER, SUMMARIES, _BESIDE_METRICS = listed_words(
+    "means", "deviations", "aside", "never", "sums", "beside_metrics"
 )
-_BESIDE_METRICS = {*SPLITS, *_MEANS, *NAMES["beside_metrics"].split()}
+_BESIDE_METRICS |= _MEANS.union(SPLITS)
 _OF_SPLITS = _BESIDE_METRICS - {"relative", "rel"}
-SUMMARIES = _MEANS | _DEVIATIONS | {*NAMES["sums"].split()}
+SUMMARIES |= _MEANS | _DEVIATIONS
 _ROLES = ("n", "error", "seed", "model", "metric", "deviation")  # that a user can name
-_MEASURES = {*NAMES["measures"].split()}  # units that errors are in
-_SHARES = {*NAMES["shares"].split()}
-PERCENT = {"%", *NAMES["percent_words"].split()}
+_MEASURES, _SHARES, PERCENT = listed_words("measures", "shares", "percent_words")
+PERCENT |= {"%"}
 _TITLE = 6  # words of one that names a metric
 MOST_ANSWERS = 4  # columns or values that a question lists
 
@@ -164,12 +158,12 @@ class Layout:
         """The columns with a name of this role, or the one that the user assigned."""
         if role in self.given:
             return [self.given[role]]
-        places = [col for col in self.free if self.keys[col] in NAMED[role]]
         # A column "model" may hold the errors of one, beside those of others.
         return [
-            p
-            for p in places
-            if not any(rough(cell) % 1 > 0 for cell in {*map(str, self.filled[p])})
+            col
+            for col in self.free
+            if self.keys[col] in NAMED[role]
+            and not any(rough(cell) % 1 > 0 for cell in self.filled[col])
         ]
 
     def one(self, role: str, places: list[int]) -> int | None:
@@ -194,7 +188,7 @@ class Layout:
 
     def missing(self, role: str) -> KoriskError:
         """The question where no name says which column holds N or the values."""
-        heads = in_short([shown(head, limit=30) for head in self.header])
+        heads = in_short(shown(head, limit=30) for head in self.header)
         candidates = [
             col
             for col, head in enumerate(self.header)
@@ -215,7 +209,7 @@ class Layout:
 
     def names(self, places: Iterable[int]) -> str:
         """The names of columns, for a message."""
-        return in_short([shown(self.header[col]) for col in places])
+        return in_short(shown(self.header[col]) for col in places)
 
     def columns(self, role: str, places: Sequence[int], when: str) -> list[Answer]:
         """The options that assign a role to one of these columns."""
@@ -260,7 +254,7 @@ class Layout:
         factors = {unit if _SCALED.search(unit) else "" for unit in units.values()}
         # One factor would be wrong for columns in different units.
         if len(factors) > 1 and self.scale.get("error") != 1:
-            names = in_short([*map(shown, heads)])
+            names = self.names(value.place for value in self.values)
             raise self.source.error(f"{names} count in different units; write all in one")
         if factors != {""} and "error" not in self.scale:
             raise self.ask_scale("error", heads[0])
@@ -293,9 +287,9 @@ class Layout:
         heads = {col: parted(col, name) for col, name in names.items()}
         if wide in ("model", "seed"):
             means = {col: names[col] for col in places if not heads[col].aside} or names
-            seeds = _seeds_of_models([*means.values()])
             values = [Values(col, name) for col, name in means.items()]
             if wide == "seed":
+                seeds = _seeds_of_models([*means.values()])
                 values = [
                     Values(col, *seeds.get(name, ("", name)), heads[col].metric)
                     for col, name in means.items()
@@ -365,13 +359,13 @@ class Layout:
         if len(means) == 1 and not seeds and not models:
             return [Values(means[0])]
         if seeds and not models and not self.seeds:
-            labels = in_short([heads[col].seed for col in seeds])
+            labels = in_short(heads[col].seed for col in seeds)
             self.notes.append(f"one column for each seed ({labels})")
             return [heads[col] for col in seeds]
         # A constant is no learning curve.
         texts = {col: [*map(str, self.filled[col])] for col in models}  # a cell may be a list
         varied = [c for c in models if len({*texts[c]}) != 1 or len(texts[c]) < 2]
-        models = varied or models or ([] if seeds else means + rest)
+        models = varied or models or means + rest
         odd = models if seeds or self.roles["model"] is not None else self.odd(models)
         if odd or seeds or not models:
             fine = [*seeds, *(col for col in models if col not in odd)]
@@ -385,7 +379,7 @@ class Layout:
             values = [
                 v._replace(model=re.sub(r"[\W_]*[^\W_]+[\W_]*$", "", v.model)) for v in values
             ]
-        models = in_short([shown(value.model) for value in values])
+        models = in_short(shown(value.model) for value in values)
         seeds = " and seed" * any(value.seed for value in values)
         self.notes.append(f"one column for each model{seeds} ({models})")
         return values
@@ -521,16 +515,10 @@ def filtered(grid: Grid, options: Options) -> Grid:
         if not any(keep):
             known = ", ".join(dict.fromkeys(shown(row[col]) for _, row in rows[:100]))
             raise grid.source.error(f"no row has {name}={', '.join(texts)}; it has {known[:200]}")
-        out = keep.count(False)
-        notes.append(f"{out} row{'s' * (out != 1)} left out by {name}={', '.join(texts)}")
+        out = counted(keep.count(False), "row")
+        notes.append(f"{out} left out by {name}={', '.join(texts)}")
         rows = list(compress(rows, keep))
     return replace(grid, rows=rows, notes=notes)
-
-
-def in_short(texts: Sequence[str], most: int = 10) -> str:
-    """Join distinct texts for a message, at most `most` of them."""
-    distinct = list(dict.fromkeys(texts))
-    return ", ".join(distinct[:most]) + ", ..." * bool(distinct[most:])
 
 
 def listed(names: str | Sequence[str] | None) -> list[str]:

@@ -15,7 +15,7 @@ from korisk._checks import LARGEST_N, natural, require
 from korisk._group import grouped
 from korisk._show import Shown
 from korisk.curves.cells import label
-from korisk.curves.columns import Options, listed
+from korisk.curves.columns import PERCENT, Options, listed
 from korisk.curves.formats import (
     Answer,
     Grid,
@@ -23,11 +23,13 @@ from korisk.curves.formats import (
     Source,
     grid_of_frame,
     grid_of_records,
+    in_short,
     is_store,
     read_grid,
 )
 from korisk.curves.read import Measurement, Measurements, measurements
 from korisk.curves.unit import (
+    DECIBELS,
     LARGEST_ERROR,
     SMALLEST_ERROR,
     UNITS,
@@ -40,6 +42,7 @@ from korisk.curves.unit import (
 )
 from korisk.curves.unit import unit as as_unit
 from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, shown
+from korisk.texts import counted
 
 MAX_MODELS = 1_000
 MAX_TABLE = 10_000_000  # cells
@@ -616,12 +619,11 @@ class Curve(Shown):
 
     def __repr__(self) -> str:
         ends = dict.fromkeys(self.sizes[[0, -1]].tolist())  # one entry if there is one size
-        sizes, seeds = len(self.sizes), len(self.seeds)
         parts = [
             self.model and repr(self.model),
             self.metric,
-            f"N = {' ... '.join(map(str, ends))} ({sizes} size{'s' * (sizes > 1)})",
-            "" if self.seeds == ("",) else f"{seeds} seed{'s' * (seeds > 1)}",
+            f"N = {' ... '.join(map(str, ends))} ({counted(len(self.sizes), 'size')})",
+            "" if self.seeds == ("",) else counted(len(self.seeds), "seed"),
         ]
         return f"Curve({', '.join(filter(None, parts))})"
 
@@ -651,10 +653,9 @@ def _choose(kind: str, choice: str | None, names: Iterable[str], source: Source)
     if known == [""] or (choice is None and len(known) == 1):
         return known[0]
     if choice is None:
-        names_of = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
-        known.sort(key=lambda name: "test" not in words(name))
-        answers: list[Answer] = [(kind, name, "for that one") for name in known[:4]]
-        raise source.ask(f"holds {len(known)} {kind}s, {names_of}", *answers)
+        likely = sorted(known, key=lambda name: "test" not in words(name))
+        answers: list[Answer] = [(kind, name, "for that one") for name in likely[:4]]
+        raise source.ask(f"holds {len(known)} {kind}s, {in_short(map(repr, known))}", *answers)
     if choice not in known:
         hint = did_you_mean(str(choice)[:80], known[:1_000])
         raise source.error(f"no {kind} {shown(choice)}{hint}")
@@ -668,61 +669,55 @@ def _unit_of(table: Measurements, rows: list[Measurement], metric: str, values: 
     """
     column, source = rows[0].heads[1], table.source
     where, units = f"{source.column} {shown(column)}", {row.unit.casefold() for row in rows}
-    spoken, suggested = f"{metric} {column}", suggested_unit(metric)
+    spoken, suggested = {*words(f"{metric} {column}")}, suggested_unit(metric)
+    named = metric_units(words(f"{metric} {column}"))
     _, size = np.unique([row.n for row in rows], return_inverse=True)
     means = (np.bincount(size, values) / np.bincount(size)).tolist()
-    halved = len(means) > 1 and 0 < means[-1] < means[0] / 2  # by more data, as no score is
-    percent = column in table.percent or not units.isdisjoint({"%", "pct", "prozent"})
+    percent = column in table.percent or not units.isdisjoint(PERCENT)
+    is_error = bool({"error", "rmse"} & {*metric_units(words(metric or column)).values()})
+    unit = unit_by_name(metric, column)
 
-    def of_score(unit: str) -> str:
-        if halved:
-            errors = "error_percent" if unit == "percent" else "error"
-            answers = (unit, "if larger is better"), (errors, "if they are errors")
-            raise source.ask(f"{where} falls to less than half", *_units(*answers))
-        return unit
+    def ask(problem: str, *answers: tuple[str, str]) -> Question:
+        return source.ask(f"{where} {problem}", *_units(*answers))
 
     if known := units & UNITS.keys():
         if len(units) > 1:
-            texts = ", ".join(sorted(units))
-            raise source.error(f"has {shown(metric)} in units {texts}; write all in one")
-        (by_column,) = known
-        scored = UNITS[by_column].law in ("complement", "percent")
-        return of_score(by_column) if scored else by_column
-    if _FUNCTION.search(column) or (
-        {"log", "likelihood"} <= {*words(spoken)} and not metric_units(words(spoken))
-    ):
+            problem = f"has {shown(metric)} in units {in_short(sorted(units))}"
+            raise source.error(f"{problem}; write all in one")
+        (unit,) = known
+    elif _FUNCTION.search(column) or ({"log", "likelihood"} <= spoken and not named):
         problem = f"{where} is a function of a metric of which larger is better without an end"
         raise source.error(f"{problem}; save the metric or the error itself")
-    is_error = bool({"error", "rmse"} & {*metric_units(words(metric or column)).values()})
-    if {"db", "decibel", "decibels"} & ({*words(spoken)} | units):
+    elif DECIBELS & (spoken | units):
         if suggested != "psnr" and not is_error:
             answers = ("psnr", "if larger is better"), ("error_db", "if smaller is better")
-            raise source.ask(f"{where} is in decibels", *_units(*answers))
+            raise ask("is in decibels", *answers)
         return "psnr" if suggested == "psnr" else "error_db"
-    by_name = unit_by_name(metric, column)
-    if not by_name:
+    elif not unit:
         rest = ("log10", "if they are decimal"), ("ln", "if natural"), ("error", "if they are none")
-        raise source.ask(f"{where} has logarithms", *_units(*rest))
-    if suggested == "psnr" and not {"psnr", "peak"} & {*words(spoken)}:
-        raise source.ask(f"{where} may be a ratio", *_units(("psnr", "if it is in decibels")))
-    if suggested and UNITS[suggested].law == "complement":
-        return of_score(_fraction_or_percent(table, rows, metric, values, percent=percent))
-    is_error = is_error or by_name != "error" or bool(re.match(r"\s*1\s*[-\u2212\u2013]", metric))
-    if suggested or is_error:
-        of_percent = {"error": "error_percent", "rmse": "rmse_percent"} if percent else {}
-        return of_percent.get(by_name, by_name)
-    # Without a name, values that fall are errors, as documented; flat or rising ones may be scores.
-    falls = len(means) < 2 or (min(means[1:]) < _FALLS * means[0] and means[-1] < means[0])
-    if not falls or {"score", "scores"} & {*words(spoken)}:
-        errors = ("error_percent" if percent else "error", "if smaller is better")
-        most = "percent" if percent or max(means) > 1 else "accuracy"
-        scores = (most, f"for scores up to {100 if most == 'percent' else 1}")
-        unclear = f"{where} does not say whether larger is better"
-        raise source.ask(
-            unclear,
-            *_units(scores, errors, ("psnr", "for decibels"), ("negated", "for scores below 0")),
-        )
-    return "error_percent" if percent else "error"
+        raise ask("has logarithms", *rest)
+    elif suggested == "psnr" and not {"psnr", "peak"} & spoken:
+        raise ask("may be a ratio", ("psnr", "if it is in decibels"))
+    elif suggested and UNITS[suggested].law == "complement":
+        unit = _fraction_or_percent(table, rows, metric, values, percent=percent)
+    else:
+        errors = {"error": "error_percent", "rmse": "rmse_percent"} if percent else {}
+        # Without a name, values that fall are errors, as documented; others may be scores.
+        falls = len(means) < 2 or (min(means[1:]) < _FALLS * means[0] and means[-1] < means[0])
+        plain = falls and not {"score", "scores"} & spoken
+        of_one = re.match(r"\s*1\s*[-\u2212\u2013]", metric)
+        if not (plain or suggested or is_error or unit != "error" or of_one):
+            most = "percent" if percent or max(means) > 1 else "accuracy"
+            scores = (most, f"for scores up to {100 if most == 'percent' else 1}")
+            error = (errors.get(unit, unit), "if smaller is better")
+            rest = ("psnr", "for decibels"), ("negated", "for scores below 0")
+            raise ask("does not say whether larger is better", scores, error, *rest)
+        return errors.get(unit, unit)
+    halved = len(means) > 1 and 0 < means[-1] < means[0] / 2  # by more data, as no score is
+    if halved and UNITS[unit].law in ("complement", "percent"):
+        error = ("error_percent" if unit == "percent" else "error", "if they are errors")
+        raise ask("falls to less than half", (unit, "if larger is better"), error)
+    return unit
 
 
 def _fraction_or_percent(
@@ -732,10 +727,8 @@ def _fraction_or_percent(
     unit, low = suggested_unit(metric) or "complement", lowest(metric)
     where = f"{table.source.column} {shown(rows[0].heads[1])}"
     if percent and (values <= 1).all():
-        answers = (unit, "if 1 is perfect"), ("percent", "if 100 is perfect")
-        raise table.source.ask(
-            f"{where} is in percent, and its values are at most 1", *_units(*answers)
-        )
+        answers = _units((unit, "if 1 is perfect"), ("percent", "if 100 is perfect"))
+        raise table.source.ask(f"{where} is in percent, and its values are at most 1", *answers)
     most = 100 if percent or ((values > 1) & (values <= 100)).sum() > len(values) / 2 else 1
     odd = (values < low * most) | (values > most)
     if most == 100 and not percent:

@@ -19,6 +19,7 @@ import numpy as np
 from korisk._checks import path as as_path
 from korisk._checks import unique_keys
 from korisk.errors import Argument, KoriskError, MissingExtraError, invalid, shown
+from korisk.texts import counted
 
 if TYPE_CHECKING:
     from korisk.curves.binary import Sheet
@@ -37,6 +38,12 @@ _RECORD = '{"n": 64, "error": 0.1}'
 _PERCENT_HEAD = re.compile(r"(?i)\s*%\s*(of|data|train)")  # of a share of the data, no comment
 _BARE = re.compile(r"[\w.+-]+")  # nearly all cells: nothing to strip, no quotes
 _RULE = re.compile(r"[\s|+:=-]*(--|==|:-)[\s|+:=-]*")  # line between a header and its rows
+
+
+def in_short(texts: Iterable[str], most: int = 10) -> str:
+    """Join distinct texts for a message, at most `most` of them."""
+    distinct = list(dict.fromkeys(texts))
+    return ", ".join(distinct[:most]) + ", ..." * bool(distinct[most:])
 
 
 Answer = tuple[str, object, str]  # an option, its value, and when it is right
@@ -269,9 +276,8 @@ def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
         if len(cells) < width or any(cell not in ("", None) for cell in cells[width:])
     ]
     if problems:
-        rest = f" and {len(problems) - 10} lines more" if len(problems) > 10 else ""
         remedy = "write 0.5 and not 0,5 between commas, and quote texts that hold the delimiter"
-        raise source.error(f"{', '.join(problems[:10])}{rest}; fill them up, {remedy}")
+        raise source.error(f"{in_short(problems)}; fill them up, {remedy}")
     cells = [(position, [_cell(cell) for cell in row[:width]]) for position, row in body]
     return _checked(Grid(source, header, cells, notes, titles=titles))
 
@@ -339,7 +345,7 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     if rows and all(re.fullmatch(r"[-+.,\deE]+", cell) for cell in rows[0][1]):
         names = comment.split(delimiter) if delimiter != " " else comment.split()
         if len(names) != len(rows[0][1]):
-            listed = ", ".join(shown(cell, limit=30) for cell in rows[0][1][:10])
+            listed = in_short(shown(cell, limit=30) for cell in rows[0][1])
             raise source.error(f"no header, found {listed}; name the columns in the first line")
         rows.insert(0, (0, names))
         notes = [*notes, "the header is a comment"]
@@ -449,8 +455,7 @@ def _of_sheets(sheets: dict[str, "Sheet"], source: Source, worksheet: str | None
     from korisk.files import from_cell  # imports pydantic and yaml
 
     if worksheet is not None and worksheet not in sheets:
-        listed = ", ".join(map(shown, list(sheets)[:10]))
-        raise source.error(f"no sheet {shown(worksheet)}; there are {listed}")
+        raise source.error(f"no sheet {shown(worksheet)}; there are {in_short(map(shown, sheets))}")
     used = {
         title: sheet
         for title, sheet in sheets.items()
@@ -458,23 +463,21 @@ def _of_sheets(sheets: dict[str, "Sheet"], source: Source, worksheet: str | None
         and (sheet.visible if worksheet is None else title == worksheet)
     }
     if len(used) > 1:
-        listed = ", ".join(map(shown, list(used)[:10]))
         answers: list[Answer] = [("worksheet", sheet, "for that one") for sheet in list(used)[:4]]
+        listed = in_short(map(shown, used))
         raise source.ask(f"has {len(used)} sheets with content ({listed})", *answers)
     title, sheet = next(iter(used.items()), ("", Sheet([])))
-    hidden, formulas = sheet.hidden, sheet.formulas
-    if formulas:
-        listed, rest = ", ".join(formulas[:5]), ", ..." * (len(formulas) > 5)
-        problem = f"has formulas without values ({listed}{rest})"
+    if sheet.formulas:
+        problem = f"has formulas without values ({in_short(sheet.formulas, 5)})"
         raise source.error(f"{problem}; open it in a spreadsheet program and save it, or as CSV")
     notes = [f"sheet {shown(title)}"] if worksheet is None and len(sheets) > 1 else []
     rows = [(k, row) for k, row in enumerate(sheet.rows, start=1) if any(c != "" for c in row)]
-    unseen = sum(position in hidden for position, _ in rows)
-    if unseen:
-        notes.append(f"{unseen} hidden row{'s' * (unseen > 1)} left out")
+    seen = [row for row in rows if row[0] not in sheet.hidden]
+    if unseen := len(rows) - len(seen):
+        notes.append(f"{counted(unseen, 'hidden row')} left out")
     texts = [
         (position, [from_cell(" ".join(c.split())) if isinstance(c, str) else c for c in row])
-        for position, row in rows
-        if position not in hidden and not str(next(c for c in row if c != "")).startswith("#")
+        for position, row in seen
+        if not str(next(c for c in row if c != "")).startswith("#")
     ]
     return _headed(texts, source, notes)

@@ -29,7 +29,6 @@ from korisk.curves.columns import (
     FLAGS,
     MOST_ANSWERS,
     NAMED,
-    PERCENT,
     SPLITS,
     SUMMARIES,
     Layout,
@@ -37,18 +36,18 @@ from korisk.curves.columns import (
     base,
     filtered,
     in_percent,
-    in_short,
     melted,
     names_n,
 )
-from korisk.curves.formats import Answer, Grid, Question, Source
-from korisk.curves.unit import NAMES, words
+from korisk.curves.formats import Answer, Grid, Question, Source, in_short
+from korisk.curves.unit import listed_words, words
 from korisk.errors import KoriskError, invalid, shown
+from korisk.texts import counted
 
 DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
 MAX_PROBLEMS = 10  # lines that one message names
 
-_FINISHED, _PROGRESS, _BAD = ({*NAMES[name].split()} for name in ("finished", "progress", "bad"))
+_FINISHED, _PROGRESS, _BAD = listed_words("finished", "progress", "bad")
 _TYPED = re.compile(r"[<>]|[A-Za-z]\d|\d[A-Za-z]|[A-Za-z]\.")  # of numbers with a typing error
 _NUMBER = r"[-+\u2212]?[\d.,]+(?:[eEdD][-+]?\d+)?"
 # Marks around a number: about ~, a unit, stars of significance, a comment.
@@ -153,8 +152,7 @@ class _Reader(Layout):
         self.left_out["summary row"] = len(summaries)
         places = (place for place in self.grid.rows if place[0] not in summaries)
         rows = [row for place in places if (row := self.row(*place))]
-        left_out = self.left_out.items()
-        skipped = [f"{n} {reason}{'s' * (n > 1)} left out" for reason, n in left_out if n]
+        skipped = [f"{counted(n, reason)} left out" for reason, n in self.left_out.items() if n]
         if not rows:
             but = f" but {', '.join(skipped)}" if skipped else ""
             raise self.source.error(f"holds no measurements{but}; add rows with n and error")
@@ -200,18 +198,13 @@ class _Reader(Layout):
         if self.seeds or self.order is not None or any(v.seed for v in self.values):
             return []
         keys = [(row.n, row.model, row.metric) for row in rows]
-        times, count = Counter(keys), Counter[tuple[float, str, str]]()
         values = [tuple(folded(row.cells[v.place]) for v in self.values) for row in rows]
         # Blocks of all N below each other may be two models; a row may be there twice.
-        repeated = len(list(groupby(keys))) == len(times) < len(rows)
+        blocks = [len(list(block)) for _, block in groupby(keys)]
         once = len({*zip(keys, values, strict=True)}) == len(rows)
-        if not repeated or not once or len({*times.values()}) > 1:
+        if len({*blocks}) > 1 or blocks[0] == 1 or len(blocks) > len({*keys}) or not once:
             return []
-        labels = []
-        for key in keys:
-            count[key] += 1
-            labels.append(str(count[key]))
-        return labels
+        return [str(k % blocks[0] + 1) for k in range(len(rows))]
 
     def wrong(self, position: int, col: int, problem: str, *answers: Answer) -> Question:
         """The question about a cell."""
@@ -251,12 +244,10 @@ class _Reader(Layout):
         except KoriskError as error:
             raise self.source.error(f"{self.source.at(position)}: {error}") from None
         self.left_out["empty cell"] += len(self.values) - filled
+        if n is None or not filled:
+            return None
         unit = "" if self.roles["unit"] is None else str(cells[self.roles["unit"]] or "")
-        return (
-            _Row(position, cells, n, model, metric, seed, unit)
-            if n is not None and filled
-            else None
-        )
+        return _Row(position, cells, n, model, metric, seed, unit)
 
     def reason_to_leave_out(self, cells: list[Any]) -> str:
         """Why a row is left out: its run did not finish, or a flag excludes it."""
@@ -298,15 +289,15 @@ class _Reader(Layout):
 
     def percent_signs(self, rows: list[_Row]) -> set[str]:
         """The columns whose values or header are in percent."""
-        percent, units = set[str](), {folded(row.unit) for row in rows}
+        percent = set[str]()
         for column in self.values:
             head = self.header[column.place]
-            cells = [row.cells[column.place] for row in rows]
+            cells = (row.cells[column.place] for row in rows)
             signs = {str(cell).endswith("%") for cell in cells if not is_empty(cell)}
             if len(signs) > 1:
                 problem = f"{self.source.column} {shown(head)}: some values have percent signs"
                 raise self.source.error(f"{problem}; write all with or without")
-            if signs == {True} or in_percent(head) or in_percent(column.metric) or units <= PERCENT:
+            if signs == {True} or in_percent(head) or in_percent(column.metric):
                 percent.add(head)
         return percent
 
@@ -353,7 +344,7 @@ class _Reader(Layout):
                 answers = [*seed, *model, *single, unused]
             else:
                 answers = [*model, *single, *seed, *last, unused]
-            names = in_short(list(map(shown, texts)), MOST_ANSWERS)
+            names = in_short(map(shown, texts), MOST_ANSWERS)
             raise self.ask(f"{shown(name)} has {names} in one curve", *answers)
 
 
@@ -395,25 +386,21 @@ def _cleaned(grid: Grid) -> Grid:
         if keys[col] in labels:
             continue
         cells = [_plain(cell) for cell in columns[col]]
-        pairs = [_SPREAD.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
-        if any(pairs):
-            spreads = [pair and (pair["spread"] or _last_digits(pair)) for pair in pairs]
-            if any(spreads):
-                header.append(f"{base(head)} std")
-                columns.append([spread or None for spread in spreads])
-            else:
-                notes.append(f"intervals in {shown(head)} are not used")
-            cells = [
-                pair["mean"].strip() if pair else cell
-                for pair, cell in zip(pairs, cells, strict=True)
-            ]
-        dressed = [_DRESSED.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
+        pairs = _matches(_SPREAD, cells)
+        spreads = [pair and (pair["spread"] or _last_digits(pair)) for pair in pairs]
+        if any(spreads):
+            header.append(f"{base(head)} std")
+            columns.append([spread or None for spread in spreads])
+        elif any(pairs):
+            notes.append(f"intervals in {shown(head)} are not used")
+        cells = [pair["mean"].strip() if pair else cells[k] for k, pair in enumerate(pairs)]
+        dressed = _matches(_DRESSED, cells)
         units = {(match["unit"] or "").casefold() for match in dressed if match}
-        every = all(match or is_empty(cell) for match, cell in zip(dressed, cells, strict=True))
+        every = all(match or is_empty(cells[k]) for k, match in enumerate(dressed))
         decibels |= {head} if every and units == {"db"} else set()
         # A unit is left out if it is the same in all cells, such as "10 patients".
         if units <= {"", "%", "k", "m"} or (every and len(units) == 1):
-            cells = [_undressed(match, cell) for match, cell in zip(dressed, cells, strict=True)]
+            cells = [*map(_undressed, dressed, cells)]
         columns[col] = cells
     # Merged cells are filled in their first row alone.
     seeds = any(key in NAMED["seed"] | NAMED["run"] for key in keys)
@@ -422,11 +409,14 @@ def _cleaned(grid: Grid) -> Grid:
             cells = columns[col]
             columns[col] = [*accumulate(cells, lambda up, cell: up if is_empty(cell) else cell)]
             notes += ["empty cells filled from above"] * (columns[col] != cells)
-    rows = [
-        (position, list(cells))
-        for (position, _), cells in zip(grid.rows, zip(*columns, strict=True), strict=True)
-    ]
+    positions = (position for position, _ in grid.rows)
+    rows = [*zip(positions, map(list, zip(*columns, strict=True)), strict=True)]
     return replace(grid, header=header, rows=rows, notes=notes, decibels=frozenset(decibels))
+
+
+def _matches(pattern: re.Pattern[str], cells: list[Any]) -> list[re.Match[str] | None]:
+    """The cells that are texts of this form."""
+    return [pattern.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
 
 
 def _plain(cell: Any) -> Any:

@@ -36,13 +36,21 @@ NAMES = {
         re.MULTILINE,
     )
 }
+
+
+def listed_words(*kinds: str) -> list[set[str]]:
+    """The words that names.txt lists for each kind."""
+    return [{*NAMES[kind].split()} for kind in kinds]
+
+
 # Names of metrics by their unit, in the words of `words`; of "error", smaller is better.
 _METRICS = (*_SCORES, "complement", "psnr", "rmse", "error")
 _PHRASES = {tuple(phrase.split()): unit for unit in _METRICS for phrase in NAMES[unit].split(", ")}
 _LONGEST = max(map(len, _PHRASES))
 # Scores that may be below zero; others of at most 1 are fractions.
-_SIGNED = {*NAMES["signed"].split()}
+(_SIGNED,) = listed_words("signed")
 
+DECIBELS = {"db", "decibel", "decibels"}
 _OF_SKLEARN = {"error", "loss", "score"}  # ends of its names neg_...
 _NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negated": "score"}
 
@@ -268,7 +276,7 @@ def unit_by_name(metric_name: str, head: str = "") -> str:
         return f"log{base[1]}"
     if is_logarithm(f"{metric_name} {head}"):
         return ""
-    if {"db", "decibel", "decibels"} & {*spoken}:
+    if DECIBELS & {*spoken}:
         return "error_db" if units & {"error", "rmse"} else ""
     # `rmse_over_max` is a metric of korisk's studies, kept as it was published.
     root = "rmse" in metric_units(words(metric_name)).values()
