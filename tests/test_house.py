@@ -26,7 +26,7 @@ LINES = {
     "networks": 3200,
     "report": 2400,
     "planning": 2350,  # what to collect beyond the pilot; records beside comparisons
-    "curves": 2400,  # names decide, spreads, units in cells; every remedy is tried
+    "curves": 2350,  # names decide, spreads, units in cells; every remedy is tried
     "studies": 2050,
     "cli": 2000,
     "fitting": 1350,

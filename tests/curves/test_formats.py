@@ -138,8 +138,8 @@ def uneven(*lines: tuple[int, int]) -> str:
         ("# n\n16,0.3\n", "no header, found '16', '0.3'; name the columns in the first line"),
         (
             ",".join(map(str, range(11))) + "\n",
-            f"no header, found {', '.join(repr(str(k)) for k in range(10))}; name the columns in "
-            "the first line",
+            f"no header, found {', '.join(repr(str(k)) for k in range(10))}, ...; name the columns "
+            "in the first line",
         ),
         (
             "abc\ndef\n",
@@ -283,14 +283,17 @@ NO_LIST = (
         ),
         (
             '{"n": 16}\n\n{"n": 64,\n',
-            ", line 3, column 10: not valid JSON: expecting property name enclosed in double "
-            "quotes; correct it",
+            ", line 3: not valid JSON: Expecting property name enclosed in double quotes: line 1 "
+            "column 10 (char 9); correct it",
         ),
-        ('[{"n": 16}\n,', ", line 2, column 2: not valid JSON: expecting value; correct it"),
+        (
+            '[{"n": 16}\n,',
+            ": not valid JSON: Expecting value: line 2 column 2 (char 12); correct it",
+        ),
         (
             '{"n": 16,\n',
-            ", line 2, column 1: not valid JSON: expecting property name enclosed in double "
-            "quotes; correct it",
+            ": not valid JSON: Expecting property name enclosed in double quotes: line 2 column 1 "
+            "(char 10); correct it",
         ),
         ('{"a": 1}', NO_LIST),
         *(
@@ -302,8 +305,11 @@ NO_LIST = (
             for number, content in ((1, '{"list": [1, 2]}'), (2, '[{"n": 16, "error": 0.3}, 2]'))
         ),
         ("[]", ": holds no measurements; add rows with n and error"),
-        ('[{"n": 16, "n": 17, "error": 0.3}]', ": the key 'n' is given twice; remove one"),
-        ("[" * 10**5, ": nested too deeply, or a number has too many digits"),
+        (
+            '[{"n": 16, "n": 17, "error": 0.3}]',
+            ": not valid JSON: the key 'n' is given twice; remove one; correct it",
+        ),
+        ("[" * 10**5, ": not valid JSON: nested too deeply; correct it"),
         (
             '{"error": [[1, 2], [3, 4]], "n": [16, 64]}',
             ": row 1, column 'error': [1, 2] is no number, and so are 1 more; write numbers as 64, "
@@ -485,14 +491,14 @@ def test_a_sheet_is_read_as_it_is_seen(
         (
             {f"s{k}": sheet(*GOOD) for k in range(11)},
             {},
-            f"has 11 sheets with content ({', '.join(repr(f's{k}') for k in range(10))}); pass "
-            "worksheet='s0' for that one, worksheet='s1' for that one, "
+            f"has 11 sheets with content ({', '.join(repr(f's{k}') for k in range(10))}, ...); "
+            "pass worksheet='s0' for that one, worksheet='s1' for that one, "
             "worksheet='s2' for that one, or worksheet='s3' for that one",
         ),
         (
             {f"s{k}": sheet(*GOOD) for k in range(11)},
             {"worksheet": "x"},
-            f"no sheet 'x'; there are {', '.join(repr(f's{k}') for k in range(10))}",
+            f"no sheet 'x'; there are {', '.join(repr(f's{k}') for k in range(10))}, ...",
         ),
     ],
 )

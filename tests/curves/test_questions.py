@@ -144,7 +144,7 @@ ANSWERS = [
     answer(
         "n,mse,mae,loss,rmse,nmse,mape\n16,1,2,3,4,5,6\n",
         "16 1",
-        "values from 'mse', 'mae', 'loss', 'rmse', 'nmse'",
+        "values from 'mse', 'mae', 'loss', 'rmse', 'nmse', ...",
         of="mse",
         metric="mse",
     ),

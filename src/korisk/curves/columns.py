@@ -345,17 +345,18 @@ class Layout:
             problem = f"{self.names(spread)} may be the spread of {self.names(beside)}, or errors"
             out = ("ignore", self.header[spread[0]], "if it is a spread")
             raise self.ask(problem, out, *self.columns("error", spread, "if that is the metric"))
-        if seeds and (metrics or plain):
-            raise self.unsure([*metrics, *plain], seeds)
-        if splits and not (metrics or plain or models or seeds):  # train, test
+        named = metrics + plain
+        if seeds and named:
+            raise self.unsure(named, seeds)
+        if splits and not (named or models or seeds):  # train, test
             return self.of_metrics([Values(c, split=_SPLIT_OF[self.keys[c]]) for c in splits])
-        if splits and (metrics or plain):  # train, test, gap
-            tested = sorted(splits, key=lambda col: _SPLIT_OF[self.keys[col]])
-            answers = self.columns("error", [*tested, *metrics, *plain], "for that one alone")
-            raise self.ask(f"values may be in {self.names([*tested, *metrics, *plain])}", *answers)
-        models = [col for col in heads if col in models or col in splits]
-        if metrics or plain:
+        if splits and named:  # train, test, gap
+            named = sorted(splits, key=lambda col: _SPLIT_OF[self.keys[col]]) + named
+            answers = self.columns("error", named, "for that one alone")
+            raise self.ask(f"values may be in {self.names(named)}", *answers)
+        if named:
             return self.of_metrics([heads[c] for c in metrics] or [Values(c) for c in plain])
+        models = [col for col in heads if col in models or col in splits]
         if len(means) == 1 and not seeds and not models:
             return [Values(means[0])]
         if seeds and not models and not self.seeds:
@@ -431,14 +432,13 @@ class Layout:
         }
         alone = [col for col, head in chosen.items() if not head.model and not head.seed]
         others = [col for col in chosen if col not in alone]
-        means = [col for col in alone if {*words(self.header[col])} & _MEANS]
-        if means and all(chosen[col].seed and not chosen[col].model for col in others) and others:
-            chosen = {col: head for col, head in chosen.items() if col not in means}
-            alone = [col for col in alone if col not in means]
+        seeds = bool(others) and all(chosen[c].seed and not chosen[c].model for c in others)
+        if seeds and all({*words(self.header[col])} & _MEANS for col in alone):  # beside their mean
+            chosen, alone = {col: chosen[col] for col in others}, []
         if (alone and others) or (self.roles["metric"] is not None and len(alone) > 1):
             single = self.columns("error", [*alone, *others], "for that one alone")
-            rest = [self.ignoring(alone, "to read the others")] if others else []
-            raise self.ask(f"values may be in {self.names([*alone, *others])}", *single, *rest)
+            rest = self.ignoring(alone, "to read the others")
+            raise self.ask(f"values may be in {self.names([*alone, *others])}", *single, rest)
         values = list(chosen.values())
         if len(values) > 1 and all(_SHORT.fullmatch(value.model) for value in values):
             raise self.unsure([value.place for value in values], [])  # mse_1, mse_2
@@ -450,18 +450,17 @@ class Layout:
             values = [values[0]._replace(model="", metric=base(self.header[values[0].place]))]
         if any(value.model for value in values):
             return self.of_models(values)
-        names = dict.fromkeys(shown(value.metric) for value in values if value.metric)
-        seeds = {value.seed for value in values if value.seed}
-        self.notes += [f"values from {', '.join([*names][:5])}"] if names else []
-        self.notes += [f"one column for each seed ({len(seeds)})"] if seeds else []
+        names = in_short((shown(value.metric) for value in values if value.metric), 5)
+        labels = {value.seed for value in values if value.seed}
+        self.notes += [f"values from {names}"] * bool(names)
+        self.notes += [f"one column for each seed ({len(labels)})"] * bool(labels)
         return values
 
 
 def melted(grid: Grid, options: Options) -> Grid:
     """A table with one column for each N, as one with a row for each N."""
     wide, header = options.get("wide"), grid.header
-    if wide is not None:
-        one_of("wide", wide, ("seed", "model", "n"))
+    one_of("wide", wide or "n", ("seed", "model", "n"))
     assigned = {*checked("columns", options.get("columns"), _ROLES).values()}
     assigned |= {*listed(options.get("ignore"))}
     matches = ((col, _SIZE.fullmatch(head)) for col, head in enumerate(header))
@@ -624,16 +623,13 @@ def parted(col: int, name: str) -> Values:
     spreads = _DEVIATIONS | _ASIDE
     # An error that is the only metric, as in "test error", is one; "erreur type" is a spread.
     spread = {word for k, (word, _) in enumerate(flat) if word in spreads and k not in in_metric}
-    known = _BESIDE_METRICS | (spreads if spread else set())
-    of_metric = {
+    of_model = {
         k
-        for k, token in enumerate(tokens)
-        if all(
-            j in in_metric or word in known or (word.isdigit() and k in metric_tokens | {k - 1})
-            for j, (word, of) in enumerate(flat)
-            if of == k
-        )
+        for j, (word, k) in enumerate(flat)
+        if not (j in in_metric or word in _BESIDE_METRICS)
+        and not (word.isdigit() and k in metric_tokens)  # AP50
     }
+    of_metric = {*range(len(tokens))} - of_model
     spoken = {word for word, of in flat if of in of_metric}
     split = min((_SPLIT_OF[word] for word in spoken & _SPLIT_OF.keys()), default=1)
     kind = "std" if spread & _DEVIATIONS else "aside" if spread else ""

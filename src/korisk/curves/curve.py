@@ -710,8 +710,8 @@ def _unit_of(table: Measurements, rows: list[Measurement], metric: str, values: 
             most = "percent" if percent or max(means) > 1 else "accuracy"
             scores = (most, f"for scores up to {100 if most == 'percent' else 1}")
             error = (errors.get(unit, unit), "if smaller is better")
-            rest = ("psnr", "for decibels"), ("negated", "for scores below 0")
-            raise ask("does not say whether larger is better", scores, error, *rest)
+            others = ("psnr", "for decibels"), ("negated", "for scores below 0")
+            raise ask("does not say whether larger is better", scores, error, *others)
         return errors.get(unit, unit)
     halved = len(means) > 1 and 0 < means[-1] < means[0] / 2  # by more data, as no score is
     if halved and UNITS[unit].law in ("complement", "percent"):

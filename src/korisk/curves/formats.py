@@ -394,22 +394,17 @@ def _split(lines: list[str], numbers: list[int], delimiter: str, source: Source)
 def _of_json(text: str, name: str) -> Grid:
     source = Source(name, "record", "key")
 
-    def parsed(fragment: str, line: int | None = None) -> Any:
+    def parsed(fragment: str, place: str = "") -> Any:
         """The values in a JSON text, or in one line of JSON lines."""
         try:
             return json.loads(fragment, object_pairs_hook=unique_keys)
-        except json.JSONDecodeError as error:
-            if line is None and len(lines) > 1 and lines[0][1].lstrip().startswith("{"):
-                return [parsed(record, number) for number, record in lines]  # JSON lines
-            place = f"{name}, line {line or error.lineno}, column {error.colno}"
-            raise KoriskError(f"{place}: not valid JSON: {error.msg.lower()}; correct it") from None
-        except KoriskError as error:
-            raise source.error(str(error)) from None
-        except (RecursionError, ValueError):  # the latter for numbers of thousands of digits
-            raise source.error("nested too deeply, or a number has too many digits") from None
+        except (ValueError, RecursionError) as error:
+            if not place and str(error).startswith("Extra data"):  # JSON lines
+                lines = enumerate(text.splitlines(), start=1)
+                return [parsed(line, f", line {number}") for number, line in lines if line.strip()]
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise KoriskError(f"{name}{place}: not valid JSON: {reason}; correct it") from None
 
-    numbered = enumerate(text.splitlines(), start=1)
-    lines = [(number, line) for number, line in numbered if line.strip()]
     content = parsed(text)
     if isinstance(content, dict):
         lists = {key: value for key, value in content.items() if isinstance(value, list)}
