@@ -127,8 +127,8 @@ def test_headers_that_name_no_seed_beside_one_that_does(tmp_path: Path, name: st
         ('[{"n": 4, "error": NaN}]', ": holds no measurements"),
         ('[{"n": 4, "error": 1, "model": "\\ud800"}]', ": record 1: 'model' must be a printable"),
         ('[{"n": 4, "N": 4, "error": 1}]', ": key 'N' is there twice"),
-        ('[{"n": 4,\n "error": 1},]', ", line 2, column 1"),
-        ('[{"n": ' + "9" * 5_000 + "}]", ": nested too deeply, or a number has too many digits"),
+        ('[{"n": 4,\n "error": 1},]', "line 2 column 1"),
+        ('[{"n": ' + "9" * 5_000 + "}]", ": not valid JSON: Exceeds the limit"),
         ('[{"n": ' + "9" * 4_000 + ', "error": 1}]', "from 2 to 10^15, got inf"),
     ],
 )

@@ -345,16 +345,16 @@ class Layout:
             problem = f"{self.names(spread)} may be the spread of {self.names(beside)}, or errors"
             out = ("ignore", self.header[spread[0]], "if it is a spread")
             raise self.ask(problem, out, *self.columns("error", spread, "if that is the metric"))
-        named = metrics + plain
-        if seeds and named:
-            raise self.unsure(named, seeds)
-        if splits and not (named or models or seeds):  # train, test
+        by_metric = metrics + plain
+        if seeds and by_metric:
+            raise self.unsure(by_metric, seeds)
+        if splits and not (by_metric or models or seeds):  # train, test
             return self.of_metrics([Values(c, split=_SPLIT_OF[self.keys[c]]) for c in splits])
-        if splits and named:  # train, test, gap
-            named = sorted(splits, key=lambda col: _SPLIT_OF[self.keys[col]]) + named
-            answers = self.columns("error", named, "for that one alone")
-            raise self.ask(f"values may be in {self.names(named)}", *answers)
-        if named:
+        if splits and by_metric:  # train, test, gap
+            by_metric = sorted(splits, key=lambda col: _SPLIT_OF[self.keys[col]]) + by_metric
+            answers = self.columns("error", by_metric, "for that one alone")
+            raise self.ask(f"values may be in {self.names(by_metric)}", *answers)
+        if by_metric:
             return self.of_metrics([heads[c] for c in metrics] or [Values(c) for c in plain])
         models = [col for col in heads if col in models or col in splits]
         if len(means) == 1 and not seeds and not models:

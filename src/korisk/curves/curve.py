@@ -670,7 +670,7 @@ def _unit_of(table: Measurements, rows: list[Measurement], metric: str, values: 
     column, source = rows[0].heads[1], table.source
     where, units = f"{source.column} {shown(column)}", {row.unit.casefold() for row in rows}
     spoken, suggested = {*words(f"{metric} {column}")}, suggested_unit(metric)
-    named = metric_units(words(f"{metric} {column}"))
+    phrases = metric_units(words(f"{metric} {column}"))
     _, size = np.unique([row.n for row in rows], return_inverse=True)
     means = (np.bincount(size, values) / np.bincount(size)).tolist()
     percent = column in table.percent or not units.isdisjoint(PERCENT)
@@ -685,7 +685,7 @@ def _unit_of(table: Measurements, rows: list[Measurement], metric: str, values: 
             problem = f"has {shown(metric)} in units {in_short(sorted(units))}"
             raise source.error(f"{problem}; write all in one")
         (unit,) = known
-    elif _FUNCTION.search(column) or ({"log", "likelihood"} <= spoken and not named):
+    elif _FUNCTION.search(column) or ({"log", "likelihood"} <= spoken and not phrases):
         problem = f"{where} is a function of a metric of which larger is better without an end"
         raise source.error(f"{problem}; save the metric or the error itself")
     elif DECIBELS & (spoken | units):

@@ -467,12 +467,12 @@ def _of_sheets(sheets: dict[str, "Sheet"], source: Source, worksheet: str | None
         raise source.error(f"{problem}; open it in a spreadsheet program and save it, or as CSV")
     notes = [f"sheet {shown(title)}"] if worksheet is None and len(sheets) > 1 else []
     rows = [(k, row) for k, row in enumerate(sheet.rows, start=1) if any(c != "" for c in row)]
-    seen = [row for row in rows if row[0] not in sheet.hidden]
+    visible = [row for row in rows if row[0] not in sheet.hidden]
     if unseen := len(rows) - len(seen):
         notes.append(f"{counted(unseen, 'hidden row')} left out")
     texts = [
         (position, [from_cell(" ".join(c.split())) if isinstance(c, str) else c for c in row])
-        for position, row in seen
+        for position, row in visible
         if not str(next(c for c in row if c != "")).startswith("#")
     ]
     return _headed(texts, source, notes)
