@@ -468,8 +468,8 @@ def _of_sheets(sheets: dict[str, "Sheet"], source: Source, worksheet: str | None
     notes = [f"sheet {shown(title)}"] if worksheet is None and len(sheets) > 1 else []
     rows = [(k, row) for k, row in enumerate(sheet.rows, start=1) if any(c != "" for c in row)]
     visible = [row for row in rows if row[0] not in sheet.hidden]
-    if unseen := len(rows) - len(seen):
-        notes.append(f"{counted(unseen, 'hidden row')} left out")
+    if hidden := len(rows) - len(visible):
+        notes.append(f"{counted(hidden, 'hidden row')} left out")
     texts = [
         (position, [from_cell(" ".join(c.split())) if isinstance(c, str) else c for c in row])
         for position, row in visible
