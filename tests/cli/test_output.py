@@ -14,7 +14,7 @@ from commands import outputs
 import korisk as kr
 from benchmarks.quality.house import tree_of
 from korisk.cli.app import app
-from korisk.cli.common.command import Command
+from korisk.cli.common.messages import Command
 from korisk.errors import Argument, Message
 
 SOURCE = Path(__file__).parents[2] / "src" / "korisk"

@@ -127,7 +127,7 @@ def test_plots_are_written(tmp_path: Path, suffix: str, arguments: tuple[str, ..
         (("plan", H8, "--target", "0.003", "--target", "0"), "target must be above 0"),
         (
             ("plan", H8, "--target", "0.003", "--target", "0.002", "--plot", "x.png"),
-            "--plot draws one --target, got 2; leave the others out",
+            "--plot must draw one --target, got 2; leave the others out",
         ),
         (("compare", H8, "--target", "0.003", "--plot", "x.gif"), "png"),
         (("compare", H8, "--target", "0.003", "--plot", "absent/x.png"), "no such folder"),

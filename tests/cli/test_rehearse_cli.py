@@ -227,7 +227,7 @@ def test_pilots_of_several_metrics_and_of_other_columns_are_read(
         (("--seed", -1), "seed must be a whole number"),
         (("--plot", "x.gif"), "suffix of a figure"), (("--images", "nowhere"), "does not exist"),
         (("--pilot", "nowhere.csv"), "no such file"), (("--column", "n=size"), "give --pilot FILE"),
-        (("--target", 0.1, "--target", 0.2, "--plot", "x.png"), "draws one --target, got 2"),
+        (("--target", 0.1, "--target", 0.2, "--plot", "x.png"), "draw one --target, got 2"),
         (("--device", "tpu"), "--device must be"), (("--range", 255), "--range is of psnr"),
         (("--metric", "ssim"), "--metric must be one of mse"),
         (("--patients", "file"), "images: {patients: file}"), (("--blank", "skip"), "--images"),

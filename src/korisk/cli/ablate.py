@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from korisk._checks import require
 from korisk._json import JsonDict, json_text
 from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Json, Metric, Range
@@ -37,8 +38,7 @@ class Change:
     by: Annotated[
         str | None,
         "dense|low-rank|convolution|wrong",
-        "The substitute: a learned matrix, two of them of a small inner rank, a learned "
-        "convolution, or a wrong known operator. [default: dense]",
+        "Learned matrix, two of low rank, learned convolution, or wrong operator. [default: dense]",
     ] = None
     wrong: Annotated[float | None, "SHARE", "How wrong the operator is: 0.05 for 5%."] = None
     target: Annotated[
@@ -129,9 +129,8 @@ def read_ablation(path: Path) -> tuple[Study, JsonDict]:
 
     content = read_yaml(path)
     options = content.pop("ablation", None) or {} if isinstance(content, dict) else {}
-    if not isinstance(options, dict):
-        rule = "must have keys such as replace and by"
-        raise KoriskError(f"{path}: ablation {rule}, got {shown(options)}")
+    rule = "have keys such as replace and by"
+    require(isinstance(options, dict), f"{path}: ablation", rule, options)
     for key in options:
         if key not in _KEYS:
             raise KoriskError(f"{path}: ablation has no key {shown(key)}{did_you_mean(key, _KEYS)}")
@@ -162,8 +161,7 @@ def _arguments(
     model = next(iter(models), "") if subject.model is None else subject.model
     if model not in models:
         hint = did_you_mean(model, models) if models else "; add one, such as kind: inverse-unet"
-        lack = f"no network {shown(model)} in models.networks"
-        raise KoriskError(f"{subject.path} has {lack}{hint}")
+        raise KoriskError(f"{subject.path}: models.networks has no {shown(model)}{hint}")
     build, of_network = models[model]
     return build, {"operator": problem}, {**options, **of_network}
 

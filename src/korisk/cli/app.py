@@ -17,8 +17,7 @@ from typer.core import TyperGroup
 
 import korisk
 from korisk import __version__, _interrupt
-from korisk.cli.common.command import Command, with_options
-from korisk.cli.common.messages import running, with_command
+from korisk.cli.common.messages import Command, running, with_command, with_options
 from korisk.errors import KoriskError, shown
 from korisk.texts import plain
 

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument as Positional
+from typer import Option
 
 from korisk._checks import one_of
 from korisk.cli.common.messages import tell
@@ -25,9 +26,38 @@ _LARGEST_N = 10**300  # beyond it log N / N is zero, and N not a double
 _SAME = 1e-6  # relative difference of slopes that counts as rounding
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Where the bound is evaluated, and in which form."""
+
+    n: Annotated[
+        float | None, Option("-n"), "N", "Samples. [default: what the target needs, else 1000]"
+    ] = None
+    target: Annotated[
+        float | None, "E", "Squared error to reach; shows the N from which it holds."
+    ] = None
+    replace: Annotated[str | None, "LAYER", "Show what making this layer known would save."] = None
+    bound: Annotated[str, "|".join(BOUNDS), "The form of the bound."] = "composed"
+
+    @property
+    def form(self) -> BoundForm:
+        """The form, checked."""
+        one_of("bound", self.bound, BOUNDS)
+        return next(name for name in BOUNDS if name == self.bound)
+
+    def of(self, net: Network) -> tuple[int | None, BarronBound]:
+        """The N that the target needs, None if it is out of reach, and the bound at N."""
+        needed = None
+        if self.target is not None:
+            with suppress(UnreachableError):
+                needed = samples_needed(net, self.target, bound=self.form)
+        size = min(needed or _DEFAULT_N, _LARGEST_N) if self.n is None else self.n
+        return needed, barron_bound(net, size, bound=self.form)
+
+
 def bound(
     path: Annotated[
-        Path | None, typer.Argument(), "NETWORK.yaml", "The network; see examples/ for some."
+        Path | None, Positional(), "NETWORK.yaml", "The network; see examples/ for some."
     ] = None,
     network: Annotated[
         str | None,
@@ -35,17 +65,8 @@ def bound(
         "Describe a PyTorch module instead: BUILD() in FILE.py returns it, and FILE.py defines "
         "operator; or it returns (module, example).",
     ] = None,
-    n: Annotated[
-        float | None,
-        typer.Option("-n"),
-        "N",
-        "Training samples. [default: what the target needs, else 1000]",
-    ] = None,
-    target: Annotated[
-        float | None, "E", "Squared error to reach; shows the N from which it holds."
-    ] = None,
-    replace: Annotated[str | None, "LAYER", "Show what making this layer known would save."] = None,
-    bound: Annotated[str, "|".join(BOUNDS), "The form of the bound."] = "composed",
+    *,
+    asked: Asked,
     write: Annotated[Path | None, "FILE.yaml", "Save the network that --network describes."] = None,
     plot: Plot = None,
     json: Json = False,
@@ -57,13 +78,12 @@ def bound(
     can grow on its way to the output. --plot draws the bound over N, with its floor and the target.
     """
     check_plot(plot)
-    one_of("bound", bound, BOUNDS)
-    form = next(name for name in BOUNDS if name == bound)
+    form, target = asked.form, asked.target
     net = _network(path, network, write)
     try:
-        needed, result = _bounded(net, n, target, form)
-        after = None if replace is None else net.replace(replace)
-        replaced = None if after is None else _bounded(after, result.n, target, form)
+        needed, result = asked.of(net)
+        known = None if asked.replace is None else net.replace(asked.replace)
+        replaced = None if known is None else replace(asked, n=result.n).of(known)
     except KoriskError as error:
         # Say where the constant can be given: a described module has no file to edit.
         if Argument("lipschitz", ...) not in error.message.parts:
@@ -89,8 +109,8 @@ def bound(
     if target is not None:
         content |= {"target": target, "samples": needed}
     if replaced is not None:
-        samples, known = replaced
-        content["replace"] = {"layer": replace, "total": known.total, "floor": known.floor}
+        samples, after = replaced
+        content["replace"] = {"layer": asked.replace, "total": after.total, "floor": after.floor}
         content["replace"] |= {} if target is None else {"samples": samples}
     if json:
         print_json(content)
@@ -102,33 +122,19 @@ def bound(
 
 def _network(path: Path | None, place: str | None, write: Path | None) -> Network:
     """The network of a file or of a module, which is saved if `write` names a file."""
-    if (path is None) == (place is None):
-        raise KoriskError(
-            "give a file NETWORK.yaml or a PyTorch module with --network FILE.py:BUILD, one of them"
-        )
-    if path is not None:
-        if write is not None:
-            why = f"--write keeps what --network describes, and {path} is a file"
-            raise KoriskError(f"{why}; copy it")
+    if path is not None and write is not None:
+        raise KoriskError(f"--write keeps what --network describes, and {path} is a file; copy it")
+    if path is not None and place is None:
         return Network.read(path)
-    net = described(place or "")
+    if path is not None or place is None:
+        sources = "NETWORK.yaml or a PyTorch module with --network FILE.py:BUILD"
+        raise KoriskError(f"give {sources}, one of them")
+    net = described(place)
     # Written before the bound, which may be refused for a constant to add to this file.
     if write is not None:
         net.write(write)
         tell(f"wrote {write}")
     return net
-
-
-def _bounded(
-    net: Network, n: float | None, target: float | None, form: BoundForm
-) -> tuple[int | None, BarronBound]:
-    """The N that a target needs, None if it is out of reach, and the bound at N."""
-    needed = None
-    if target is not None:
-        with suppress(UnreachableError):
-            needed = samples_needed(net, target, bound=form)
-    size = min(needed or _DEFAULT_N, _LARGEST_N) if n is None else n
-    return needed, barron_bound(net, size, bound=form)
 
 
 def _layers(net: Network, result: BarronBound) -> list[dict[str, Any]]:

@@ -19,8 +19,7 @@ def calibrate(
     against: Annotated[
         str | None,
         "MODEL|FILE",
-        "The network with more to learn: a model of the file, or a file of its own. "
-        "[default: the second of two models]",
+        "With more to learn: a model, or a file of its own. [default: the second of two models]",
     ] = None,
     network: Annotated[
         Path | None, "NETWORK.yaml", "The pilot's network, to calibrate C and kappa of its layer."

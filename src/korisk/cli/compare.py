@@ -12,16 +12,12 @@ from korisk.planning.compare import comparison_tables
 
 def compare(
     paths: Annotated[
-        list[Path],
-        "PILOT [OTHER]",
-        "One file or store with two models, or two of them; as for korisk plan.",
+        list[Path], "PILOT [OTHER]", "A file or store with two models, or two; as for korisk plan."
     ],
     *,
     target: options.Targets = None,
     models: Annotated[
-        str | None,
-        "KO,FC",
-        "Which two, the one with known operators first. [default: the file's order]",
+        str | None, "KO,FC", "Which two, with known operators first. [default: the file's order]"
     ] = None,
     reading: options.Reading,
     answer: options.Answer,

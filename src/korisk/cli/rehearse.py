@@ -69,8 +69,7 @@ class Pilot:
         path = self.pilot_file
         if path is None:
             if self.column:
-                names = "--column names columns of a pilot"
-                raise KoriskError(f"{names}; give --pilot FILE, or leave it out")
+                raise KoriskError("--column is of a pilot; give --pilot FILE, or leave it out")
             return ()
         read = partial(Curve.read_all, path, columns=options.columns(self.column))
         try:
@@ -117,10 +116,11 @@ def rehearse(
     answer.check(question.targets)
     device = chosen_device(recipe.device)
     study = None if subject.path is None else study_to_rehearse(subject.path)
-    points_of_study = {task.point for task in study.tasks} if study else set()
-    if answer.plot is not None and subject.point is None and len(points_of_study) > 1:
-        reason = f"is for one point, and the study has {len(points_of_study)}"
-        raise KoriskError(f"--plot {reason}; name it with --point")
+    count = len({task.point for task in study.tasks}) if study else 1
+    if answer.plot is not None and subject.point is None and count > 1:
+        raise KoriskError(
+            f"--plot is for one point, and the study has {count}; add one with --point"
+        )
     request, arguments = simulated.request(study, recipe), partial(recipe.arguments, device=device)
     if out is not None:
         make_folder(out)

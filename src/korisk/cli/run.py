@@ -34,9 +34,7 @@ def run(
     *,
     out: Annotated[Path | None, "DIR", "Folder for results. [default: named as the file]"] = None,
     scheduler: Annotated[
-        str | None,
-        "ADDRESS",
-        "A Dask scheduler whose workers run the cells, such as tcp://host:8786.",
+        str | None, "ADDRESS", "A Dask scheduler to run the cells, such as tcp://host:8786."
     ] = None,
     dry_run: Annotated[
         bool, "List the cells with state, estimated time and memory; run nothing."
@@ -52,8 +50,7 @@ def run(
     with warnings_as_lines():
         study = Study.read(path)
     if scheduler is not None and running.workers is not None:
-        conflict = "--workers counts processes of this machine, and --scheduler has workers of its"
-        raise KoriskError(f"{conflict} own; leave one out")
+        raise KoriskError("--workers counts processes of this machine; leave it or --scheduler out")
     folder = out if out is not None else folder_of(path)
     if dry_run:
         _show_cells(study, folder, running, scheduler, as_json=json)
@@ -104,8 +101,9 @@ def _summary_lines(
     all_points: bool,
 ) -> Iterator[str]:
     """One line a point: mean errors at the largest N, and where the better model changes."""
-    points = list(by_point.items())
-    for point, models in points if all_points else points[:_POINTS_SHOWN]:
+    points = list(by_point)[: len(by_point) if all_points else _POINTS_SHOWN]
+    for point in points:
+        models = by_point[point]
         if not models:
             yield f"{point}: no model has an error above 0, so there is no curve."
             continue
@@ -120,8 +118,8 @@ def _summary_lines(
         sentence = _NO_COMMON_SIZE if point in crossings else ""
         sentence = meeting.explanation if meeting else sentence
         yield f"{point}: {models[0].metric} of {', '.join(errors)}{size}. {sentence}".rstrip()
-    if len(points) > _POINTS_SHOWN and not all_points:
-        yield f"{len(points) - _POINTS_SHOWN:,} more points; --full prints them all."
+    if rest := len(by_point) - len(points):
+        yield f"{rest:,} more points; --full prints them all."
 
 
 def print_end(outcome: Outcome, folder: Path, *, tables: bool) -> None:

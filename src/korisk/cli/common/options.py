@@ -7,16 +7,15 @@ from typing import Annotated, Any
 
 from typer import BadParameter, Option
 
+from korisk._checks import require
 from korisk.cli.common.output import check_plot
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid
 from korisk.files import page_file
 
 Json = Annotated[bool, "Print JSON instead."]
-Plot = Annotated[
-    Path | None, "FILE", "Draw a figure: FILE.png, .svg or .pdf (needs korisk[report])."
-]
+Plot = Annotated[Path | None, "FILE", "Draw a figure, .png, .svg or .pdf (needs korisk[report])."]
 # A lambda, because the parser is defined further down.
 Targets = Annotated[
     list[float] | None,
@@ -26,15 +25,10 @@ Targets = Annotated[
 ]
 Metric = Annotated[str, "mse|rmse|nmse|psnr", "Of targets and answers."]
 Range = Annotated[
-    float | None,
-    Option("--range"),
-    "X",
-    "Largest minus smallest value of an image, for psnr. [default: the images' own]",
+    float | None, Option("--range"), "X", "Range of image values, for psnr. [default: their own]"
 ]
 Column = Annotated[
-    list[str] | None,
-    "OURS=YOURS",
-    "Name a column: --column n=train_size --column error=test_mse. Repeatable.",
+    list[str] | None, "OURS=YOURS", "Name a column, as in --column n=train_size. Repeatable."
 ]
 Folder = Annotated[Path, "DIR", "The folder of a study, or its store."]
 Device = Annotated[str, "cpu, cuda, cuda:1, or auto: a GPU if there is one."]
@@ -48,9 +42,7 @@ class Asked:
     target: Targets = None
     at: Annotated[list[float] | None, "N", "Show the expected error at N. Repeatable."] = None
     sure: Annotated[float, "P", "Chance that the samples are enough, 0.5 to 0.99."] = 0.9
-    cost: Annotated[float | None, "PRICE", "Price of one sample, to see what the advice costs."] = (
-        None
-    )
+    cost: Annotated[float | None, "PRICE", "Price of one sample, to price the advice."] = None
 
 
 @dataclass(frozen=True)
@@ -59,17 +51,14 @@ class Answer:
 
     plot: Plot = None
     html: Annotated[
-        Path | None,
-        "FILE",
-        "Write a page with the answer and its figure: FILE.html (needs korisk[report]).",
+        Path | None, "FILE", "Write a page with the answer, FILE.html (needs korisk[report])."
     ] = None
     json: Json = False
 
     def check(self, targets: Sequence[float]) -> None:
         """Raise if a file could not be written, before anything is computed."""
-        if self.plot is not None and len(targets) > 1:
-            several = f"--plot draws one --target, got {len(targets)}"
-            raise KoriskError(f"{several}; leave the others out")
+        drawable, remedy = self.plot is None or len(targets) < 2, "leave the others out"
+        require(drawable, "--plot", "draw one --target", len(targets), remedy)
         check_plot(self.plot)
         if self.html is not None:
             page_file(self.html)
@@ -81,9 +70,7 @@ class Running:
 
     device: Device = "auto"
     workers: Annotated[
-        int | None,
-        "W",
-        "Processes; 0 runs cells in this one. [default: one per core for small images, else 1]",
+        int | None, "W", "Processes; 0 is this one. [default: one a core for small images, else 1]"
     ] = None
     retry_failed: Annotated[bool, "Also run cells that failed in an earlier run."] = False
     wait: Annotated[float, "SECONDS", "How long to wait while another run uses the store."] = 0.0
@@ -109,8 +96,8 @@ def in_unit(targets: Sequence[float], curves: Sequence[Curve]) -> list[float]:
         percent = unit.law == "percent" or unit.name in ("error_percent", "rmse_percent")
         known = percent or unit.law in ("error", "complement")
         if isinstance(target, Percent) and not known:
-            problem = f"--target {target:g}% needs a metric up to 1 or 100, and this is"
-            raise KoriskError(f"{problem} {unit.name}; write the value to reach")
+            problem = f"--target {target:g}% needs a metric up to 1 or 100, not {unit.name}"
+            raise KoriskError(f"{problem}; write the value to reach")
         up_to_100 = percent or (unit.law == "error" and curves[0].error.max() > 1)
         is_fraction = isinstance(target, Percent) and not up_to_100
         values.append(float(target) / 100 if is_fraction else float(target))
@@ -122,16 +109,14 @@ def pairs(option: str, texts: list[str] | None, form: str, example: str) -> dict
     values: dict[str, list[str]] = {}
     for text in texts or []:
         key, separator, value = text.partition("=")
-        if not key.strip() or not separator:
-            rule = f"{option} must be {form}, got {shown(text)}"
-            raise KoriskError(f"{rule}; write {option} {example}, for example")
+        require(bool(key.strip() and separator), option, f"be {form}", text, example)
         values.setdefault(key.strip(), []).append(value.strip())
     return values
 
 
 def columns(texts: list[str] | None) -> dict[str, str]:
     """Parse the --column options: a mapping from our names to the file's."""
-    names_by_column = pairs("--column", texts, "OURS=YOURS", "n=train_size")
+    names_by_column = pairs("--column", texts, "OURS=YOURS", "write n=train_size")
     return {ours: file_names[-1] for ours, file_names in names_by_column.items()}
 
 
@@ -140,8 +125,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
     try:
         return [int(entry) for entry in text.split(",")]
     except ValueError:
-        rule = f"{option} must be whole numbers with commas between, got {shown(text)}"
-        raise KoriskError(f"{rule}; write {option} 8,16,32, for example") from None
+        raise invalid(option, "be whole numbers, as in 8,16,32", text) from None
 
 
 @dataclass(frozen=True)
@@ -152,9 +136,7 @@ class Reading:
         str | None, "Which metric, if there are several; where none is named, what to call it."
     ]
     unit: Annotated[
-        str | None,
-        "UNIT",
-        f"Unit of the values: {', '.join(UNITS)}. [default: by the metric's name]",
+        str | None, "UNIT", f"Unit: {', '.join(UNITS)}. [default: by the metric's name]"
     ]
     column: Column
     filter: Annotated[
@@ -178,14 +160,13 @@ class Reading:
         """Convert the options to arguments of `Curve.read`."""
         options = dict(vars(self))
         options["columns"] = columns(options.pop("column"))
-        options["filter"] = pairs("--filter", self.filter, "COLUMN=VALUE", "set=test")
+        options["filter"] = pairs("--filter", self.filter, "COLUMN=VALUE", "write set=test")
         options["scale"] = {}
-        for ours, factors in pairs("--scale", self.scale, "OURS=FACTOR", "n=1000").items():
+        for ours, factors in pairs("--scale", self.scale, "OURS=FACTOR", "write n=1000").items():
             try:
                 options["scale"][ours] = float(factors[-1])
             except ValueError:
-                problem = f"--scale {ours} must be a number, got {shown(factors[-1])}"
-                raise KoriskError(f"{problem}; write --scale n=1000") from None
+                raise invalid(f"--scale {ours}", "be a number", factors[-1]) from None
         return options
 
     def curves(self, path: Path, model: str | None = None) -> tuple[Curve, ...]:

@@ -29,13 +29,9 @@ def described(place: str) -> Network:
     from korisk.ablation.ablation import example_inputs
     from korisk.networks.describe.describe import describe
 
-    # The user's code may print: to stderr, so that the output of --json stays valid.
-    with contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
+    with failures_named(place), warnings_as_lines():
         build, data = read_build(place)
-        try:
-            result: Any = build()
-        except (Exception, SystemExit) as error:
-            raise _failed(place, "failed", error, "try it in Python first") from error
+        result: Any = build()
         if isinstance(result, nn.Module) and "operator" in data:
             result = result, example_inputs(data["operator"], result)
         if not isinstance(result, tuple | list) or len(result) != 2:
@@ -83,16 +79,16 @@ def read_build(place: str) -> tuple[Callable[[], nn.Module], JsonDict]:
 
 @contextlib.contextmanager
 def failures_named(place: str | None) -> Iterator[None]:
-    """Report errors of the user's network during training as one line that names the option."""
+    """Report errors of the user's network as one line; what it prints goes to stderr."""
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr):  # so that the output of --json stays valid
             yield
     except (KoriskError, MemoryError, OSError):  # not the network's fault; app.run explains them
         raise
     except (Exception, SystemExit) as error:
         if place is None or not _in_network(error, Path(place.rpartition(":")[0])):
             raise
-        raise _failed(place, "failed", error, "try it on a batch of inputs first") from error
+        raise _failed(place, "failed", error, "try it in Python first") from error
 
 
 def _in_network(error: BaseException, file: Path) -> bool:

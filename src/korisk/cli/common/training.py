@@ -54,11 +54,9 @@ class Subject:
 
     def __post_init__(self) -> None:
         if self.path is None and self.network is None:
-            or_network = "your own network with --network FILE.py:BUILD"
-            raise KoriskError(f"give a study STUDY.yaml, or {or_network}")
+            raise KoriskError("give STUDY.yaml, or your own network with --network FILE.py:BUILD")
         if self.network is not None and self.model is not None:
-            both = "--model is one of the study's, and --network your own"
-            raise KoriskError(f"{both}; leave one out")
+            raise KoriskError("--model is of the study, and --network your own; leave one out")
         for option, value in (("--point", self.point), ("--model", self.model)):
             if self.path is None and value is not None:
                 raise KoriskError(f"{option} belongs to a study; give one, or leave it out")

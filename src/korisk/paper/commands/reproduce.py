@@ -1,6 +1,6 @@
 """`korisk reproduce`: the paper's study, as released and done properly, next to its tables."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,23 +17,45 @@ from korisk.paper.commands.published import print_published
 from korisk.paper.supplement import verdict_sentences
 from korisk.store.store import store_path
 from korisk.studies.run.compute import chosen_device
-from korisk.studies.spec.study import PROTOCOLS
+from korisk.studies.spec.study import PROTOCOLS, Study
 from korisk.texts import Table, number
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What of the paper's study is run."""
+
+    points: Annotated[
+        str | None,
+        "H,H,...",
+        "Image sides: 8, 16, 32, 128, 256, 512. [default: 8,16,32,128; on a GPU also 256]",
+    ] = None
+    protocol: Annotated[str, "released (as the authors' code), rigorous, or both."] = "both"
+    seeds: Annotated[str | None, "S,S,...", "Seeds. [default: the paper's, 5 small, 3 large]"] = (
+        None
+    )
+    whole: Annotated[bool, "All five points and every N on a CPU too: hours."] = False
+
+    def studies(self, device: str) -> list[Study]:
+        """The studies that are selected, one for each protocol."""
+        _checks.one_of("--protocol", self.protocol, (*PROTOCOLS, "both"))
+        points, seeds = (
+            None if text is None else whole_numbers(option, text)
+            for option, text in (("--points", self.points), ("--seeds", self.seeds))
+        )
+        return paper.studies(
+            points=points,
+            protocols=[name for name in PROTOCOLS if self.protocol in (name, "both")],
+            seeds=seeds,
+            full=self.whole,
+            on_gpu=device != "cpu",
+        )
 
 
 def reproduce(
     context: typer.Context,
     *,
-    points: Annotated[
-        str | None,
-        "H,H,...",
-        "Image sides: 8, 16, 32, 128, 256, 512. [default: 8,16,32,128; on a GPU also 256]",
-    ] = None,
-    protocol: Annotated[str, "released (as the authors' code), rigorous, or both."] = "both",
-    seeds: Annotated[
-        str | None, "S,S,...", "Seeds. [default: the paper's, 5 small, 3 large]"
-    ] = None,
-    whole: Annotated[bool, "All five points and every N on a CPU too: hours."] = False,
+    selection: Selection,
     out: Annotated[Path, "DIR", "Folder for results; a later run continues there."] = Path(
         "reproduction"
     ),
@@ -56,14 +78,7 @@ def reproduce(
         print_published(as_json=json)
         return
     where = chosen_device(running.device)
-    _checks.one_of("--protocol", protocol, (*PROTOCOLS, "both"))
-    planned = paper.studies(
-        points=None if points is None else whole_numbers("--points", points),
-        protocols=[candidate for candidate in PROTOCOLS if protocol in (candidate, "both")],
-        seeds=None if seeds is None else whole_numbers("--seeds", seeds),
-        full=whole,
-        on_gpu=where != "cpu",
-    )
+    planned = selection.studies(where)
     tasks = [task for study in planned for task in study.tasks]
     content = {"name": paper.NAME, "studies": [study.content for study in planned]}
     done = run_tasks(tasks, content, out, replace(running, device=where), quiet=json)
