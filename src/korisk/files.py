@@ -151,7 +151,7 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
     """The content of a text file; at most `max_bytes` are read."""
     content = read_bytes(path, max_bytes=max_bytes)
     if content.startswith(_DATABASE):
-        takers = "korisk plan, compare, report, check and export take the stores of studies"
+        takers = "korisk plan, compare, report and export take the stores of studies"
         raise KoriskError(f"{path}: is a database, not text; {takers}")
     try:
         return content.decode("utf-8-sig")

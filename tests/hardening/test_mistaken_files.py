@@ -17,7 +17,7 @@ FILES = {
 }
 NETWORK, STUDY = "which korisk bound takes", "which korisk run and korisk rehearse take"
 TABLE = "korisk plan and korisk compare take"
-STORE = "korisk plan, compare, report, check and export take the stores"
+STORE = "korisk plan, compare, report and export take the stores"
 
 
 @pytest.fixture(autouse=True)

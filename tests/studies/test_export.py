@@ -152,7 +152,7 @@ def test_failed_cells_are_mentioned_beside_the_table(tmp_path: Path, capsys: Cap
     command(tmp_path)
     out, err = capsys.readouterr()
     assert {row["seed"] for row in records(out)} == {"0", "2"}
-    assert err == "korisk: 1 cell failed and is not in the table\n"
+    assert err == "korisk: 1 failed cell not in the table\n"
 
 
 def test_json_is_standard_json(tmp_path: Path, capsys: Captured) -> None:

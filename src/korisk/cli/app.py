@@ -17,9 +17,8 @@ from typer.core import TyperGroup
 
 import korisk
 from korisk import __version__, _interrupt
-from korisk.cli.common.messages import Command, running, with_command, with_options
+from korisk.cli.common.messages import Command, running, tell, with_command, with_options
 from korisk.errors import KoriskError, shown
-from korisk.texts import plain
 
 # In the order of the help, with their modules, which are imported when a command is asked for.
 COMMANDS = {
@@ -165,6 +164,5 @@ def _drop_output() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    line = " ".join(message.split())
-    print(f"korisk: {plain(line)}", file=sys.stderr)
+    tell(message)
     return code

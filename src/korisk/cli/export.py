@@ -13,6 +13,7 @@ from korisk.errors import KoriskError
 from korisk.files import write_bytes, write_text
 from korisk.store.store import Store, store_path
 from korisk.studies import results
+from korisk.texts import counted
 
 
 def export(
@@ -51,5 +52,4 @@ def export(
     if output is not None:
         tell(f"wrote {output}")
     if failures:  # which have no rows, so that the table looks complete
-        verb = "cell failed and is" if failures == 1 else "cells failed and are"
-        tell(f"{failures} {verb} not in the table")
+        tell(f"{counted(failures, 'failed cell')} not in the table")

@@ -92,13 +92,13 @@ def _target(text: str) -> float:
 def in_unit(targets: Sequence[float], curves: Sequence[Curve]) -> list[float]:
     """Convert targets to the unit of the curves: 88% is 88 for scores up to 100, else 0.88."""
     unit, values = curves[0].unit, []
+    percent = unit.law == "percent" or unit.name in ("error_percent", "rmse_percent")
+    up_to_100 = percent or (unit.law == "error" and curves[0].error.max() > 1)
+    known = percent or unit.law in ("error", "complement")
     for target in targets:
-        percent = unit.law == "percent" or unit.name in ("error_percent", "rmse_percent")
-        known = percent or unit.law in ("error", "complement")
         if isinstance(target, Percent) and not known:
             problem = f"--target {target:g}% needs a metric up to 1 or 100, not {unit.name}"
             raise KoriskError(f"{problem}; write the value to reach")
-        up_to_100 = percent or (unit.law == "error" and curves[0].error.max() > 1)
         is_fraction = isinstance(target, Percent) and not up_to_100
         values.append(float(target) / 100 if is_fraction else float(target))
     return list(dict.fromkeys(values))

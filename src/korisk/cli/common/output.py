@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 from rich.console import Console
@@ -29,28 +29,19 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
-    def print(self, *objects: Any, **options: Any) -> None:
-        """Print without control characters: text from files must not control the terminal."""
-        printable = (plain(item) if isinstance(item, str) else item for item in objects)
-        super().print(*printable, **options)
-
-
-def console() -> Console:
-    """A console for stdout, wide enough for the tables if stdout is not a terminal."""
-    measured = _Console(markup=False, emoji=False)  # names may contain [brackets]
-    if measured.is_terminal:
-        return measured
-    return _Console(markup=False, emoji=False, width=max(measured.width, NARROWEST))
-
 
 def show(*items: Table | str, whole_lines: bool = False) -> None:
     """Print tables and sentences; `whole_lines` prevents line breaks, as in commands to copy."""
-    terminal = console()
+    terminal = _Console(markup=False, emoji=False)  # names may contain [brackets]
+    if not terminal.is_terminal:
+        terminal.width = max(terminal.width, NARROWEST)
     for item in items:
         if isinstance(item, Table):
             terminal.print(drawn(item))
         else:
-            terminal.print(in_options(item), highlight=False, soft_wrap=whole_lines)
+            # Text from files must not control the terminal.
+            text = plain(in_options(item))
+            terminal.print(text, highlight=False, soft_wrap=whole_lines)
 
 
 def show_numbers(tables: Iterable[Table]) -> None:
