@@ -396,7 +396,7 @@ def test_a_checked_table_is_read_without_its_checksums(table: Table) -> None:
         ([3], "line 4: changed after korisk wrote them"),
         ([3, 5], "line 4, line 6: changed after"),
         (range(2, 12), ", ".join(f"line {k + 1}" for k in range(2, 12)) + ": changed"),
-        (range(2, 13), ", ".join(f"line {k + 1}" for k in range(2, 12)) + " and 1 more: changed"),
+        (range(2, 13), ", ".join(f"line {k + 1}" for k in range(2, 12)) + ", ...: changed"),
         (range(1, 15), "the header or the number of rows: changed after korisk wrote them"),
     ],
 )

@@ -42,11 +42,8 @@ def workbook(content: bytes, largest: int) -> dict[str, Sheet]:
     book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(verified))
     sheets = {}
     for about in book.sheets_metadata[:MOST_SHEETS]:
-        sheet = book.get_sheet_by_name(about.name)
-        largest -= sheet.total_height * sheet.total_width
-        if largest < 0:
-            raise ValueError(_FAR)
-        rows = [[_plain(cell) for cell in row] for row in sheet.to_python(skip_empty_area=False)]
+        cells = book.get_sheet_by_name(about.name).to_python(skip_empty_area=False)
+        rows = [[_plain(cell) for cell in row] for row in cells]
         visible = about.visible == calamine.SheetVisibleEnum.Visible
         sheets[about.name] = marked[about.name]._replace(rows=rows, visible=visible)
     return sheets

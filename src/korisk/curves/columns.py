@@ -113,7 +113,7 @@ class Layout:
 
     def __init__(self, grid: Grid, options: Options) -> None:
         self.grid, self.header, self.source, self.options = grid, grid.header, grid.source, options
-        self.notes: list[str] = []
+        self.notes, self.ask = list[str](), grid.source.ask
         self.keys = list(map(key_of, grid.header))
         self.scale = checked("scale", options.get("scale"), _ROLES[:2])
         columns = checked("columns", options.get("columns"), _ROLES)
@@ -220,10 +220,6 @@ class Layout:
         """The option that ignores columns."""
         names = [self.header[col] for col in places]
         return "ignore", names[0] if len(names) == 1 else names, when
-
-    def ask(self, problem: str, *answers: Answer) -> Question:
-        """The question about an ambiguous table."""
-        return self.source.ask(problem, *answers)
 
     def unsure(self, odd: list[int], fine: list[int]) -> Question:
         """The question about columns with unknown names; the likeliest option comes first."""

@@ -154,19 +154,13 @@ def grid_of_records(records: object, source: Source = RECORDS) -> Grid:
 
 def grid_of_frame(frame: Any) -> Grid:
     """The table of a data frame of pandas or polars, by its `columns`."""
-    try:
-        names = list(frame.columns)
-        index: Any = getattr(frame, "index", None)
-        levels = enumerate(getattr(index, "names", []))  # n may be the index, as after groupby
-        columns = {
-            str(name): list(index.get_level_values(k)) for k, name in levels if name is not None
-        }
-        for name in names:
-            text = " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
-            columns[text.strip()] = list(frame[name])
-    except (AttributeError, TypeError, KeyError):
-        remedy = "pass a list of mappings"
-        raise invalid("source", "be a data frame with columns", frame, remedy) from None
+    names = list(frame.columns)
+    index: Any = getattr(frame, "index", None)
+    levels = enumerate(getattr(index, "names", []))  # n may be the index, as after groupby
+    columns = {str(name): list(index.get_level_values(k)) for k, name in levels if name is not None}
+    for name in names:
+        text = " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+        columns[text.strip()] = list(frame[name])
     if len(columns) < len(names):
         raise Source().error("two columns have the same name; rename one")
     return _of_columns(columns, Source())
@@ -287,8 +281,7 @@ def _is_head(cells: list[Any], body: _Rows, *, merged: bool) -> bool:
     if any(map(_is_number, cells)):  # seeds below models that stand in several columns
         below = [row[0] for _, row in body if any(row[1:])]
         return merged and not _is_number(cells[0]) and bool(below) and all(map(_is_number, below))
-    numbers = bool(body) and any(map(_is_number, body[0][1]))
-    return merged or (numbers and len(cells) > 1 and all(cells[1:]))
+    return merged or (len(cells) > 1 and all(cells[1:]))
 
 
 def _is_number(cell: object) -> bool:

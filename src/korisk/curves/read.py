@@ -45,7 +45,6 @@ from korisk.errors import KoriskError, invalid, shown
 from korisk.texts import counted
 
 DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
-MAX_PROBLEMS = 10  # lines that one message names
 
 _FINISHED, _PROGRESS, _BAD = listed_words("finished", "progress", "bad")
 _TYPED = re.compile(r"[<>]|[A-Za-z]\d|\d[A-Za-z]|[A-Za-z]\.")  # of numbers with a typing error
@@ -365,9 +364,8 @@ def _verified(grid: Grid) -> Grid:
     digests = row_digests(header, [row for _, row in rows])
     wrong = [rows[k][0] for k, digest in enumerate(digests) if digest != stored[k]]
     if wrong:
-        names = ", ".join(map(grid.source.at, wrong[:MAX_PROBLEMS]))
-        names += f" and {len(wrong) - MAX_PROBLEMS} more" if wrong[MAX_PROBLEMS:] else ""
-        which = "the header or the number of rows" if len(wrong) == len(rows) else names
+        rows_changed = in_short(map(grid.source.at, wrong))
+        which = "the header or the number of rows" if len(wrong) == len(rows) else rows_changed
         remedy = f"remove the {grid.source.column} {DIGEST!r} if you changed them on purpose"
         changed = f"{which}: changed after korisk wrote them; write the file again, or"
         raise grid.source.error(f"{changed} {remedy}")

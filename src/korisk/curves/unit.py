@@ -257,10 +257,10 @@ def suggested_unit(metric_name: str) -> str | None:
 
 def lowest(metric_name: str) -> float:
     """The lowest value that a score of at most 1 can have."""
-    tokens = {*words(metric_name)}
-    if "r2" in tokens or metric_units(words(metric_name)).get((0, 2)) == "r2" or "nse" in tokens:
+    tokens = words(metric_name)
+    if "nse" in tokens or "r2" in metric_units(tokens).values():
         return -np.inf
-    return -1.0 if tokens & _SIGNED else 0.0
+    return 0.0 if _SIGNED.isdisjoint(tokens) else -1.0
 
 
 def unit_by_name(metric_name: str, head: str = "") -> str:
