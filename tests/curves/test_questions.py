@@ -453,3 +453,10 @@ def test_a_header_that_is_too_long_for_a_model_is_refused(table: Table) -> None:
     text = rows(f"n,{'x' * 81}", "16,0.5", "64,0.25")
     assert table.asked(text).startswith("model must be a printable text of at most 80 characters")
     assert table.told(text.replace("x" * 81, "x" * 80))[0][0] == "x" * 80
+
+
+def test_a_value_without_n_and_a_metric_in_two_units_are_refused(table: Table) -> None:
+    missing = "line 3, column 'n': N is missing; write it"
+    assert table.asked("n,error\n16,0.3\n,0.2\n") == missing
+    mixed = "has 'mse' in units error, rmse; write all in one"
+    assert table.asked("n,mse,unit\n16,0.3,error\n32,0.2,rmse\n") == mixed

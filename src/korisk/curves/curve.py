@@ -747,8 +747,8 @@ def _out_of_range(
 ) -> Question:
     """The question about impossible values, which names their rows."""
     wrong = [row for row, is_odd in zip(rows, odd, strict=True) if is_odd]
-    cells = [table.source.at(row.position, row.heads[1]) for row in wrong[:5]]
-    got = ", ".join(f"{cell}: {row.value:g}" for cell, row in zip(cells, wrong, strict=False))
+    place = table.source.at
+    got = in_short((f"{place(row.position, row.heads[1])}: {row.value:g}" for row in wrong), 5)
     texts = list(dict.fromkeys(f"!{row.text}" for row in wrong))
     out = ("filter", {wrong[0].heads[1]: texts}, "to leave these out")
     return table.source.ask(f"{got}: {rule}", *[out] * leave_out)

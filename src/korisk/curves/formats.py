@@ -402,21 +402,16 @@ def _of_json(text: str, name: str) -> Grid:
     if isinstance(content, dict):
         lists = {key: value for key, value in content.items() if isinstance(value, list)}
         if len(lists) > 1:
-            return _of_lists(lists, Source(name))
+            if len(lengths := {*map(len, lists.values())}) > 1:
+                problem = f"its columns have {sorted(lengths)} rows"
+                raise source.error(f"{problem}; save columns of one length")
+            _check_cells(sum(map(len, lists.values())), source)
+            return _of_columns(lists, Source(name))
         content = next(iter(lists.values())) if lists else content
     if not isinstance(content, list):
         rule = "must hold a list of records, or one key with such a list"
         raise source.error(f"{rule}; write [{_RECORD}, ...]")
     return grid_of_records(content, source)
-
-
-def _of_lists(columns: Mapping[str, list[Any]], source: Source) -> Grid:
-    """The table of named lists."""
-    lengths = {len(column) for column in columns.values()}
-    if len(lengths) > 1:
-        raise source.error(f"its columns have {sorted(lengths)} rows; save columns of one length")
-    _check_cells(sum(map(len, columns.values())), source)
-    return _of_columns(columns, source)
 
 
 # --- Workbooks and Parquet -----------------------------------------------------------------------

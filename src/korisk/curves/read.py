@@ -236,10 +236,10 @@ class _Reader(Layout):
         if n is None and filled:
             raise self.wrong(position, self.n, "N is missing; write it")
         try:
-            model, metric, seed = [
-                "/".join([label(head, cells[col]) for col, head in places]) if places else ""
+            model, metric, seed = (
+                "/".join([label(head, cells[col]) for col, head in places])
                 for places in self.labels
-            ]
+            )
         except KoriskError as error:
             raise self.source.error(f"{self.source.at(position)}: {error}") from None
         self.left_out["empty cell"] += len(self.values) - filled
@@ -329,9 +329,7 @@ class _Reader(Layout):
             order = filter({*present}.__contains__, SPLITS) if of_split else dict.fromkeys(present)
             texts = [spelled[cell] for cell in order]  # of splits, test data first
             picked = texts if len(texts) <= MOST_ANSWERS else texts[-1:]
-            single = [
-                ("filter", {name: text}, "for that alone") for text in picked if len(text) < 80
-            ]
+            single = [("filter", {name: text}, "for that alone") for text in picked]
             model = self.columns("model", [col], "if it tells models apart")
             seed = self.columns("seed", [col], "if it numbers repetitions")
             last = [("last", name, "for the last of each run")] * numeric

@@ -271,7 +271,7 @@ def unit_by_name(metric_name: str, head: str = "") -> str:
     score, spoken = suggested_unit(metric_name), words(f"{metric_name} {head}")
     if score is not None:
         return score
-    units, name = set(metric_units(spoken).values()), {*words(metric_name)}
+    units, name = {*metric_units(spoken).values()}, words(metric_name)
     if base := re.search(r"\blog ?(10|2)\b", " ".join(spoken)):
         return f"log{base[1]}"
     if is_logarithm(f"{metric_name} {head}"):
@@ -279,8 +279,7 @@ def unit_by_name(metric_name: str, head: str = "") -> str:
     if DECIBELS & {*spoken}:
         return "error_db" if units & {"error", "rmse"} else ""
     # `rmse_over_max` is a metric of korisk's studies, kept as it was published.
-    root = "rmse" in metric_units(words(metric_name)).values()
-    return "rmse" if root and "over" not in name else "error"
+    return "rmse" if "rmse" in metric_units(name).values() and "over" not in name else "error"
 
 
 def is_logarithm(name: str) -> bool:
