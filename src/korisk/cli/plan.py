@@ -28,8 +28,7 @@ def plan(
         list[Path] | None, "Curves of the same network on other data. Repeatable."
     ] = None,
     model: Annotated[
-        str | None,
-        "Which model; where the file names none, what to call it. [default: every one]",
+        str | None, "Which model; where none is named, what to call it. [default: every one]"
     ] = None,
     reading: options.Reading,
     answer: options.Answer,

@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from korisk.errors import Absent, Argument, KoriskError, KoriskWarning, Message
+from korisk.errors import Absent, Argument, KoriskWarning, Message
 from korisk.texts import plain
 
 _METAVARS = {"str": "NAME", "Path": "FILE", "int": "N", "float": "X"}  # by type
@@ -163,11 +163,3 @@ def warnings_as_lines() -> Iterator[None]:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
-
-
-def refuse_extra(context: typer.Context, *allowed: str, why: str) -> None:
-    """Raise if options are given that would be ignored."""
-    for parameter in context.command.params:
-        source = getattr(context.get_parameter_source(parameter.name or ""), "name", "")
-        if source == "COMMANDLINE" and parameter.name not in allowed:
-            raise KoriskError(f"{why}; leave {parameter.opts[0]} out")

@@ -23,7 +23,6 @@ from korisk.texts import duration
 if TYPE_CHECKING:
     from korisk.prediction.rehearsal.callbacks import Callbacks
     from korisk.prediction.study import Build, Request
-    from korisk.problems.sources import FileSource
     from korisk.studies.spec.study import Study
 
 _LONG = 10.0  # seconds; longer runs print expected time and memory first
@@ -92,35 +91,30 @@ class Simulated:
         str | None, "WHAT", f"stop or skip at unreadable images. {_IN_A_STUDY} stop]"
     ] = None
     noise: Annotated[
-        float | None,
-        "L",
-        "Level of Gaussian noise relative to the input's root mean square. [default: the study's]",
+        float | None, "L", "Gaussian noise over the input's RMS. [default: the study's]"
     ] = None
 
     def request(self, study: "Study | None", recipe: "Recipe") -> "Request":
-        """What is simulated."""
+        """What is simulated: from the user's own images, or from the study's."""
         from korisk.prediction.study import Request
-
-        source, examples = self._source(study), recipe.examples
-        return Request(source=source, noise=self.noise, examples=examples, seed=recipe.seed)
-
-    def _source(self, study: "Study | None") -> "FileSource | None":
-        """The user's own images, read with the study's settings unless an option replaces them."""
-        names = ("patients", "unit", "blank", "on_error")
-        overrides = {key: value for key in names if (value := getattr(self, key)) is not None}
-        if self.images is None:
-            for key, value in overrides.items():
-                option, its_own = f"--{key.replace('_', '-')}", f"images: {{{key}: {value}}}"
-                raise KoriskError(f"{option} is for the images of --images; a study says {its_own}")
-            return None
         from korisk.problems.sources import FileSource
 
-        problem = {} if study is None else study.content.get("problem") or {}
-        of_study = dict(problem.get("images") or {})
-        # A table of patients lists the study's images, not those of --images.
-        if of_study.get("patients", "").lower().endswith(".csv"):
-            del of_study["patients"]
-        return FileSource(**of_study | overrides | {"path": str(self.images.resolve())})
+        names = ("patients", "unit", "blank", "on_error")
+        overrides = {key: value for key in names if (value := getattr(self, key)) is not None}
+        source = None
+        if self.images is not None:
+            # Read with the study's settings unless an option replaces them.
+            problem = {} if study is None else study.content.get("problem") or {}
+            of_study = dict(problem.get("images") or {})
+            # A table of patients lists the study's images, not those of --images.
+            if of_study.get("patients", "").lower().endswith(".csv"):
+                del of_study["patients"]
+            source = FileSource(**of_study | overrides | {"path": str(self.images.resolve())})
+        elif overrides:
+            key, value = next(iter(overrides.items()))
+            option, its_own = f"--{key.replace('_', '-')}", f"images: {{{key}: {value}}}"
+            raise KoriskError(f"{option} is for the images of --images; a study says {its_own}")
+        return Request(source=source, noise=self.noise, examples=recipe.examples, seed=recipe.seed)
 
 
 @dataclass(frozen=True)
@@ -129,8 +123,7 @@ class Recipe:
 
     sizes: Annotated[str | None, "N,N,N", "Training pairs, ascending, three at least."] = None
     seeds: Annotated[
-        int | None,
-        "How many networks for each size, counted up from --seed. [default: the study's, or 3]",
+        int | None, "Networks for each size, from --seed on. [default: the study's, or 3]"
     ] = None
     seed: Annotated[int, "S", "First random seed, unless a study has seeds."] = 0
     examples: Annotated[int, "How many example images to take; 12 at least."] = 256
@@ -186,8 +179,17 @@ def training(subject: Subject, recipe: Recipe, *, quiet: bool) -> Iterator["Call
             status.update(Text(text))
 
         def estimate(seconds: float, memory: float) -> None:
+            if seconds <= _LONG:
+                return
+            needed = f"{max(memory / 2**30, 0.1):.1f} GiB of memory"  # never 0.0
+            text = f"training takes about {duration(seconds)} and {needed}, going by a few steps"
             status.stop()  # a question must not be overwritten
-            _agree(seconds, memory, recipe.yes)
+            if recipe.yes or seconds <= _TOO_LONG:
+                tell(text)
+            elif not sys.stdin.isatty():
+                raise KoriskError(f"{text}; add --yes to start it; {_FEWER}")
+            elif not typer.confirm(f"korisk: {text}; {_FEWER}. Start it?", err=True):
+                raise KoriskError(f"not started; {_FEWER}")
             status.start()
 
         try:
@@ -200,17 +202,3 @@ def training(subject: Subject, recipe: Recipe, *, quiet: bool) -> Iterator["Call
             if message:
                 tell(message)
             raise
-
-
-def _agree(seconds: float, memory: float, yes: bool) -> None:
-    """Print what a training takes if it is long, and ask before one of more than ten minutes."""
-    if seconds <= _LONG:
-        return
-    needed = f"{max(memory / 2**30, 0.1):.1f} GiB of memory"  # never 0.0
-    text = f"training takes about {duration(seconds)} and {needed}, going by a few steps"
-    if yes or seconds <= _TOO_LONG:
-        tell(text)
-    elif not sys.stdin.isatty():
-        raise KoriskError(f"{text}; add --yes to start it; {_FEWER}")
-    elif not typer.confirm(f"korisk: {text}; {_FEWER}. Start it?", err=True):
-        raise KoriskError(f"not started; {_FEWER}")

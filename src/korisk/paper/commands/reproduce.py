@@ -8,10 +8,10 @@ import typer
 
 from korisk import _checks
 from korisk.cli.common.compute import report_failures, run_tasks
-from korisk.cli.common.messages import refuse_extra
 from korisk.cli.common.options import Full, Json, Running, whole_numbers
 from korisk.cli.common.output import print_json, show
 from korisk.cli.run import print_end
+from korisk.errors import KoriskError
 from korisk.paper import reproduction as paper
 from korisk.paper.commands.published import print_published
 from korisk.paper.supplement import verdict_sentences
@@ -73,8 +73,11 @@ def reproduce(
     test's, fits in closed form). It can be stopped at any time: the next run continues.
     """
     if published:
-        why = "--published runs nothing, and shows all points"
-        refuse_extra(context, "published", "json", why=why)
+        for parameter in context.command.params:
+            source = getattr(context.get_parameter_source(parameter.name or ""), "name", "")
+            if source == "COMMANDLINE" and parameter.name not in ("published", "json"):
+                extra = parameter.opts[0]
+                raise KoriskError(f"--published runs nothing, and shows all; leave {extra} out")
         print_published(as_json=json)
         return
     where = chosen_device(running.device)
