@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 LINES = {
     "operators": 5000,
     "prediction": 1950,
-    "networks": 3200,
+    "networks": 3150,
     "report": 2400,
     "planning": 2350,  # what to collect beyond the pilot; records beside comparisons
     "curves": 2350,  # names decide, spreads, units in cells; every remedy is tried

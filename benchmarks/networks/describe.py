@@ -241,12 +241,10 @@ def modules() -> dict[str, dict[str, Factory]]:
         "CNN": cnn(convolution(3, 1)), "CNN, max pooling": cnn(nn.MaxPool2d(2), convolution(3, 1)),
         "CNN, overlapping maxima": cnn(nn.MaxPool2d(3, 1, 1), convolution(3, 1)),
         "CNN, mean pooling": cnn(nn.AvgPool2d(2), convolution(3, 1)),
-        "CNN, norm pooling": cnn(nn.LPPool2d(2, 2), convolution(3, 1)),
         "CNN, batch norm": cnn(nn.BatchNorm2d(3), convolution(3, 1)),
         "CNN, upsampling": cnn(nn.Upsample(scale_factor=2, mode="bilinear"), convolution(3, 1)),
         "CNN, circular": cnn(nn.Conv2d(3, 1, 3, padding=1, padding_mode="circular")),
         "CNN, dense end": cnn(nn.Flatten(), nn.Linear(192, 5)),
-        "RNN": lambda: (Of(lambda x, r: r(x[:, 0])[0], nn.RNN(8, 4, batch_first=True)), images),
         "masked": lambda: (Of(lambda x, c: c(x * MASK), convolution(1, 2)), images),
         "clamped": lambda: (
             Of(lambda x, c: c(x).clamp(torch.zeros(8), torch.ones(8)), convolution(1, 2)),

@@ -193,7 +193,7 @@ def test_a_value_that_is_spread_counts_as_often() -> None:
 
 
 ONE = (
-    *(nn.ReLU(), nn.LeakyReLU(0.3), nn.RReLU(), nn.ELU(0.5), nn.CELU(0.3), nn.Softplus(beta=3)),
+    *(nn.ReLU(), nn.LeakyReLU(0.3), nn.ELU(0.5), nn.CELU(0.3), nn.Softplus(beta=3)),
     *(nn.LogSigmoid(), nn.Tanh(), nn.Tanhshrink(), nn.Hardtanh(-0.5, 2), nn.ReLU6(), nn.Softsign()),
     *(nn.Softshrink(), nn.Threshold(1, 1), Of(torch.sin), Of(lambda x: x.clamp(-1, 2))),
     Of(lambda x: x.clamp(torch.zeros_like(x), torch.ones_like(x))),
@@ -275,20 +275,6 @@ def test_max_pooling_stretches_a_peak_as_often_as_windows_hold_it(module: nn.Mod
         most = max(most, slope_at(module, peak + 0.01 * draw(1, 1, 5, 5)))
     assert layer.bracket.lower <= most * (1 + 1e-9)
     assert most <= layer.bracket.upper * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(("size", "stride"), [(2, 2), (3, 1)])
-def test_pooling_by_norms_stretches_as_often_as_windows_hold_an_entry(
-    size: int, stride: int
-) -> None:
-    for power in (2, 4):
-        module = nn.LPPool1d(power, size, stride)
-        (layer,) = told(module, draw(1, 1, 9))[0]
-        peak = torch.full((1, 1, 9), 1e-3, dtype=torch.float64)
-        peak[0, 0, 4] = 100
-        steepest = slope_at(module, peak)
-        assert steepest <= layer.bracket.upper * (1 + 1e-9)
-        assert layer.bracket.upper == pytest.approx(steepest, rel=1e-3)
 
 
 def test_unit_vectors_are_steepest_near_zero() -> None:
@@ -380,31 +366,6 @@ def test_no_upper_end_is_below_a_sampled_slope(
         assert layer.bracket.lower <= layer.bracket.upper
 
 
-@pytest.mark.parametrize("kind", ["tanh", "relu"])
-@pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize("part", [0, 1])
-def test_recurrent_layers_by_unrolling(kind: str, both: bool, part: int) -> None:
-    def make() -> nn.Module:
-        rnn = nn.RNN(2, 3, 2, nonlinearity=kind, batch_first=True, bidirectional=both)
-        return Of(lambda x, inner: inner(x)[part], rnn)
-
-    module = seeded(make)
-    (layer,) = told(module, draw(1, 5, 2))[0]
-    rnn: Any = module.parts[0]  # type: ignore[index]
-    total, states = 1.0, 0.0
-    for number in range(2):
-        squares = 0.0
-        for end in ("", "_reverse") if both else ("",):
-            inner = torch.linalg.matrix_norm(getattr(rnn, f"weight_ih_l{number}{end}"), 2)
-            again = torch.linalg.matrix_norm(getattr(rnn, f"weight_hh_l{number}{end}"), 2)
-            squares += (inner * sum(again**k for k in range(5))).item() ** 2
-        total *= math.sqrt(squares)
-        states = math.hypot(states, total)
-    assert layer.bracket.upper == pytest.approx((total, states)[part])
-    worst = max(slope_at(module, 0.1 * draw(1, 5, 2, seed=s)) for s in range(4))
-    assert worst <= layer.bracket.upper
-
-
 @pytest.mark.parametrize(
     "function",
     [
@@ -413,7 +374,7 @@ def test_recurrent_layers_by_unrolling(kind: str, both: bool, part: int) -> None
         lambda x: x * (x > 0), lambda x: F.normalize(x, p=1.0),
         lambda x: torch.where(x > 0.5, x, 2 * x), lambda x: torch.where(x > 0, x, x.exp() - 1),
         lambda x: F.grid_sample(MATRIX[None, None], x.reshape(-1, 4, 3, 2), align_corners=True),
-        nn.Hardshrink(), nn.GLU(), nn.Threshold(0.1, 5.0),
+        nn.Hardshrink(), nn.LPPool1d(2, 2), nn.RReLU(), nn.GLU(), nn.Threshold(0.1, 5.0),
     ],
 )  # fmt: skip
 def test_what_has_no_rule_is_a_lower_estimate(function: Callable[[Tensor], Tensor]) -> None:

@@ -86,10 +86,6 @@ STEEP: dict[str, tuple[Callable[[Tensor], Tensor], Tensor, bool]] = {
         *(torch.tensor([[0.0, 0, 9, 0, 1, 0]]).double(), True),
     ),
     "stride of no numbers": (lambda x: F.max_pool1d(x[:, None], 2, stride=()), draw(1, 6), True),
-    "norms of cut windows": (
-        lambda x: F.lp_pool1d(x[:, None, :4], 2, 3, ceil_mode=True),
-        *(torch.tensor([[0.0, 0, 0, 9, 0, 0]]).double(), False),
-    ),
     "chosen entries of two": (lambda x: torch.where(MATRIX > 0, x, x.T.sin()), *(SMALL, True)),
     "constant of its type": (lambda x: x - SMALL.to(x), draw(1, 6), True),
     "constant type_as": (lambda x: x * MATRIX[:1].type_as(x), draw(1, 6), True),

@@ -27,7 +27,7 @@ from korisk.theory.bracket import NOT_KNOWN
 from korisk.theory.layer import resolve
 
 # Taken whole.
-_BY_RULE = (LinearOperator, DataConsistency, Burgers, KnownOperatorNet, DenseNet, nn.RNN)
+_BY_RULE = (LinearOperator, DataConsistency, Burgers, KnownOperatorNet, DenseNet)
 _WRAP = "wrap it in a module whose forward takes and returns one tensor"
 _IDENTITY = replace(unit_bracket("rearranges or selects entries"), whose="operator")
 _SLACK = 1e-6  # relative, of a slope that was seen, beyond what its rounding is allowed

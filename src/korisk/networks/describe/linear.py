@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
 from typing import cast
 
 import torch
@@ -23,9 +22,6 @@ _SYMBOL_ROUNDING = 1e-9  # relative; the largest eigenvalue of a Gram matrix los
 _WIDTHS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of a bracket, relative: the first that fits is taken
 _OWN = ("torch.", "korisk.")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-_DIRECTIONS = 8
-_SCALES = (1e-2, 0.3, 1.0)
-_POWER_STEPS = 12
 _CLIMB = 16  # steps of gradient ascent
 _COORDINATES = 4
 _SLACK = {torch.float64: 1e-9, torch.float32: 1e-3}  # what rounding may add to a quotient
@@ -213,35 +209,9 @@ def plain_operator(module: nn.Module | None) -> LinearOperator | None:
 
 
 def largest_slope(function: Function, point: Tensor) -> float:
-    """Largest slope found near a point, reduced by what rounding may have added."""
-    point = point.detach()
-    if not point.is_floating_point():
-        return 0.0
-    draws = count()
-    scale = float(point.norm()) / max(point.numel(), 1) ** 0.5 or 1.0
-
-    def draw() -> Tensor:
-        return drawn(point.shape, 0, f"slope {next(draws)}").to(point)
-
-    # Differences between random points, near and as far as the example is long.
-    slopes, here = [0.0], _value(function, point)
-    for _ in range(_DIRECTIONS):
-        for size in _SCALES:
-            start, step = point + scale * size * draw(), 0.1 * scale * draw()
-            value = _value(function, start)
-            slopes.append(_quotient(here, value, start - point))
-            slopes.append(_quotient(value, _value(function, start + step), step))
-    # Then along the steepest direction that power iteration gives.
-    for start in (point, point + scale * draw()):
-        length = 0.01 * scale * point.numel() ** 0.5
-        steepest = _steepest(function, start, draw(), length)
-        step, value = length * steepest / steepest.norm(), _value(function, start)
-        slopes += [
-            _quotient(value, _value(function, start + sign * step), step) for sign in (-1, 1)
-        ]
-    # A lower end: what rounding may have added is taken off.
-    slack = _SLACK.get(point.dtype, 0.05)
-    return max(value for value in slopes if value < float("inf")) * (1 - slack)
+    """Largest slope found from a point, by steps at random and by a search."""
+    points = [point.detach()]
+    return max(far_slope(function, points), searched_slope(function, points))
 
 
 def far_slope(function: Function, points: Iterable[Tensor]) -> float:
@@ -288,7 +258,7 @@ def _attempts(function: Function, point: Tensor, stream: str) -> Iterator[tuple[
 
     def along(places: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         for entry in places.tolist():
-            for size in (0.01, 1.0):
+            for size in (1e-4, 0.01, 1.0):
                 step = torch.zeros_like(point)
                 step.view(-1)[entry] = size * length
                 yield point, step
@@ -334,32 +304,3 @@ def _certain_quotient(first: Tensor, second: Tensor, step: Tensor) -> float:
 def _value(function: Function, point: Tensor) -> Tensor:
     value = function(point).detach()  # a function may turn gradients on itself
     return value if value.is_floating_point() or value.is_complex() else value.to(torch.float64)
-
-
-def _quotient(first: Tensor, second: Tensor, step: Tensor) -> float:
-    apart = float(step.norm())
-    return float((first - second).norm()) / apart if apart > 0 else 0.0
-
-
-def _steepest(function: Function, point: Tensor, direction: Tensor, length: float) -> Tensor:
-    """The direction in which the Jacobian stretches most, by power iteration.
-
-    Forward by a step of some length, back by a vector-Jacobian product. Only the direction is used,
-    since a custom backward pass may return something other than the derivative.
-    """
-    try:
-        point = point.clone().requires_grad_()
-        with torch.enable_grad():
-            value = function(point)
-        for _ in range(_POWER_STEPS):
-            # A finite step in place of the derivative, so that kinks are seen too.
-            step = length * direction / direction.norm()
-            with torch.no_grad():
-                image = function(point + step) - value
-            back = pulled_back(value, point, image)
-            if not 0 < float(back.norm()) < float("inf"):
-                break
-            direction = back
-    except Exception:  # whatever torch or the user's code cannot do under autograd
-        return direction
-    return direction

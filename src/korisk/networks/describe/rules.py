@@ -200,16 +200,6 @@ def smooth_rectifier(step: Step, x: Tensor) -> NormBracket | None:
     return _slope(1.0)(step, x) if positive and large else None
 
 
-@_rule("rrelu")
-def rrelu(step: Step, x: Tensor) -> NormBracket:
-    """As leaky_relu; the slope is drawn in training, and its mean afterwards."""
-    ends = option(step, 1, "lower", 1 / 8), option(step, 2, "upper", 1 / 3)
-    # In training each entry draws its own slope; otherwise all have the mean.
-    random = bool(option(step, 3, "training", False))
-    below = max(map(abs, ends)) if random else abs(sum(ends) / 2)
-    return NormBracket(1.0, max(1.0, below), how="largest slope, max(1, |negative_slope|)")
-
-
 @_rule("norm", "vector_norm")
 def norm(step: Step, x: Tensor) -> NormBracket | None:
     """The Euclidean norm alone."""
@@ -334,18 +324,6 @@ def normalize(step: Step, x: Tensor) -> NormBracket | None:
     return exactly(1 / eps, "1 / eps, at 0: true, but large")
 
 
-@_rule(*(f"lp_pool{d}d" for d in (1, 2, 3)))
-def lp_pool(step: Step, x: Tensor) -> NormBracket | None:
-    """Norms of windows, for an even power: no norm of p >= 2 is above the Euclidean one."""
-    power = float(option(step, 1, "norm_type", 2))
-    if power < 2 or power % 2 or option(step, 4, "ceil_mode", False):
-        return None  # the sum of odd powers is no norm; windows cut at the edge are scaled up
-    kernel, stride = option(step, 2, "kernel_size", 1), option(step, 3, "stride", None)
-    # Each window is a norm, of constant 1; an entry is in so many windows.
-    most = _most_windows(step, x, kernel, stride, 0, 1)
-    return NormBracket(0.0, most**0.5 * (1 + ROUNDING), how="norms of windows")
-
-
 @_rule(*_POOLS)
 def max_pool(step: Step, x: Tensor) -> NormBracket:
     """Maxima of windows: an entry that is the largest of all shows in each window it is in."""
@@ -459,9 +437,7 @@ def gain(step: Step, x: Tensor) -> Gain | None:
             return Gain(module.norm(), linear=True)
         if isinstance(module, DataConsistency):
             return _consistency(step, module)
-        if isinstance(module, Burgers):
-            return Gain(module.on_box(-math.inf, math.inf))
-        return _rnn(step, module, x) if isinstance(module, nn.RNN) else None
+        return Gain(module.on_box(-math.inf, math.inf)) if isinstance(module, Burgers) else None
     bracket: NormBracket | None = None
     if folded(step):
         bracket = unit_bracket("rearranges or selects entries")
@@ -654,30 +630,6 @@ def _consistency(step: Step, module: DataConsistency) -> Gain:
         return Gain(brackets[0])
     upper = math.hypot(*(bracket.upper for bracket in brackets)) * (1 + ROUNDING)
     return Gain(NormBracket(0.0, upper, how="data consistency: of the image and of the data"))
-
-
-def _rnn(step: Step, module: nn.RNN, x: Tensor) -> Gain | None:
-    """|W_x| sum_{k<T} |W_h|^k for each layer and direction, by unrolling T steps.
-
-    |dh_t| <= sum_k |W_h|^k |W_x| |dx_{t-k}|, a convolution in t, and Young's inequality. The last
-    states of all layers, the second part of the result, are no further apart than those layers.
-    """
-    if isinstance(option(step, 1, "hx", None), Ref):
-        return None
-    length = x.shape[1 if module.batch_first and x.ndim == 3 else 0]
-    ends = ("", "_reverse") if module.bidirectional else ("",)
-    total, states = 1.0, 0.0
-    for layer in range(module.num_layers):
-        squares = 0.0
-        for end in ends:
-            inner = matrix_norm(getattr(module, f"weight_ih_l{layer}{end}")).upper
-            again = matrix_norm(getattr(module, f"weight_hh_l{layer}{end}")).upper
-            # x_t enters state t + k through W_x and k times W_h; tanh and ReLU have slopes up to 1.
-            squares += (inner * math.fsum(again**k for k in range(length))) ** 2
-        total *= math.sqrt(squares)
-        states = math.hypot(states, total)
-    how = f"unrolled, {length} steps: |W_x| sum_k |W_h|^k"
-    return Gain(NormBracket(0.0, total if step.position == 0 else states, how=how))
 
 
 def _as_constant(value: Tensor | float) -> Tensor:
