@@ -25,8 +25,6 @@ _FORMS = {
 }
 _MARKED = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)\s*[^\d\s:-]{0,8}")  # such as 0.10*
 _EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
-# What nearly all numbers look like, with a decimal point if any: checked first, and quickly.
-_PLAIN = re.compile(r"[-+]?[0-9]{1,40}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,5})?")
 
 
 class CellError(Exception):
@@ -137,8 +135,6 @@ def _bare(text: str) -> str:
 
 
 def _is_numeric(cell: str) -> bool:
-    if _PLAIN.fullmatch(cell):
-        return True
     text = _bare(cell)
     return (
         len(text) <= MAX_LABEL

@@ -41,7 +41,7 @@ from korisk.curves.unit import (
     words,
 )
 from korisk.curves.unit import unit as as_unit
-from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, shown
+from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 from korisk.texts import counted
 
 MAX_MODELS = 1_000
@@ -355,11 +355,10 @@ class Curve(Shown):
         metric, unit = options["metric"], options["unit"]
         of_tables = any(options[name] for name in options.keys() - {"model", "metric", "unit"})
         if of_tables or (unit is not None and metric is None):
-            names = ("columns", "worksheet", "unit")
-            columns, sheet, its_unit = (Argument(name, ...) for name in names)
-            leave = Message("; leave ", columns, ", ", sheet, " and ", its_unit, " out, or give a ")
-            problem = f"{path}: is a store, which knows its columns and the unit of its metric"
-            raise KoriskError(problem, leave, Argument("metric", ...), " with its ", its_unit)
+            problem = f"{path}: is a store, which knows its columns and the unit of its metric; "
+            of_table, its_unit = Argument("columns", ...), Argument("unit", ...)
+            out = "leave ", of_table, " and the like out, or give a ", Argument("metric", ...)
+            raise KoriskError(problem, *out, " with its ", its_unit)
         from korisk.curves.stored import stored_curves  # `import korisk` needs no store
 
         curves = []

@@ -446,9 +446,8 @@ def _undressed(match: re.Match[str] | None, cell: Any) -> Any:
 def _scores(seeds: int | None) -> list[float]:
     """Normal scores with mean 0 and sample standard deviation 1, one for each seed."""
     if not isinstance(seeds, int) or not 2 <= seeds <= 1000:
-        raise invalid(
-            "seeds", "be a whole number from 2 to 1000", seeds, "count those of each mean"
-        )
+        rule = "be a whole number from 2 to 1000"
+        raise invalid("seeds", rule, seeds, "count those of each mean")
     from statistics import NormalDist  # it loads fractions, which `import korisk` need not
 
     scores = [NormalDist().inv_cdf((k + 0.5) / seeds) for k in range(seeds)]

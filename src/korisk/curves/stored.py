@@ -174,17 +174,12 @@ def stored_fits(path: str | PathLike[str], model: str, metric: str) -> list[Meas
 
     with Store.read(store_path(path)) as store:
         rows = [flat for flat in store.rows() if flat.task.spec.get(PART_OF) == model]
-    return [
-        MeasuredFit(
-            n=flat.row.n,
-            seed=flat.task.seed,
-            value=value,
-            training=flat.row.detail.get(TRAINING, {}),
-            longer=flat.task.spec.get(LONGER),
-        )
-        for flat in rows
-        if (value := renamed(flat.row, metric).get(metric)) is not None
-    ]
+    fits = []
+    for row, task in ((flat.row, flat.task) for flat in rows):
+        if (value := renamed(row, metric).get(metric)) is not None:
+            training, longer = row.detail.get(TRAINING, {}), task.spec.get(LONGER)
+            fits.append(MeasuredFit(row.n, task.seed, value, training, longer))
+    return fits
 
 
 def stored_curves(
