@@ -23,7 +23,7 @@ from korisk.problems import (
     Pools,
     Population,
     add_noise,
-    ct,
+    imaging,
     measure,
     released_ellipses,
 )
@@ -143,7 +143,7 @@ def test_samples_do_not_depend_on_how_many_are_projected_at_once(
 ) -> None:
     scanner = CtScanner.of_paper(8)
     large = pools_of(scanner, 2, 30, 9, 20, noise=noise)
-    monkeypatch.setattr(ct, "_BATCH", 7 * 64)
+    monkeypatch.setattr(imaging, "_BATCH", 7 * 64)
     small = pools_of(scanner, 2, 12, 2, 15, noise=noise)
     for some, every in zip(small, large, strict=True):
         assert torch.equal(some.targets, every.targets[: len(some.targets)])

@@ -15,15 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import require
-from korisk.errors import (
-    Argument,
-    KoriskError,
-    Message,
-    MissingExtraError,
-    did_you_mean,
-    invalid,
-    shown,
-)
+from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, needed_by, shown
 from korisk.pilots.options import (
     Limits,
     PilotModel,
@@ -153,12 +145,8 @@ def pilot_sklearn(
     >>> kr.pilot_sklearn(Ridge(), X, y, sizes=[10, 20, 40], seeds=2, quiet=True).curve
     Curve('Ridge', r2, N = 10 ... 40 (3 sizes), 2 seeds)
     """
-    try:
+    with needed_by("pilot_sklearn", "scikit-learn (sklearn)", "scikit-learn"):
         from sklearn.base import is_classifier
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            "pilot_sklearn needs scikit-learn, which is not installed; pip install scikit-learn"
-        ) from None
     from joblib import hash as data_hash  # type: ignore[import-untyped]
 
     methods = ("fit", "get_params", "set_params")
@@ -338,12 +326,8 @@ def pilot_torch(
     >>> kr.pilot_torch(fit, numbers, test=0.25, sizes=[10, 20, 40], seeds=2, quiet=True).curve
     Curve('fit', error, N = 10 ... 40 (3 sizes), 2 seeds)
     """
-    try:
+    with needed_by("pilot_torch", "PyTorch", "'korisk[torch]'"):
         from torch.utils.data import Subset
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            "pilot_torch needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-        ) from None
     require(callable(fit), "fit", "be a function of (train, test, seed)", fit)
     checked_longer(options.get("longer"), fit, "train, test, seed")
     # An iterable dataset has no order of which to take the first n.

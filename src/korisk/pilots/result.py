@@ -228,7 +228,17 @@ class Pilot(Reported):
         >>> 600 < pilot.plan(target=0.005).even < 700
         True
         """
-        goal = self._ready("plan", target)
+        goal = self.target if target is None else target
+        if goal is None:
+            raise KoriskError("plan needs a target, got None; pass the error you want to reach")
+        sizes = self.curve.sizes.tolist()
+        if len(sizes) < LEAST_SIZES:
+            missing = sorted(self._tried - set(sizes))
+            note = f"; every fit failed or was perfect at N = {_listed(missing)}" if missing else ""
+            raise KoriskError(
+                f"pilot {self.model!r}: a plan needs errors at {LEAST_SIZES} sizes, got "
+                f"{len(sizes)} (N = {_listed(sizes)}){note}; measure more sizes"
+            )
         return plan(self.curve, goal, training=self.training, longer=self.longer)
 
     def forecast(self) -> Forecast:
@@ -247,22 +257,6 @@ class Pilot(Reported):
         0.0063
         """
         return forecast(self.curve)
-
-    def _ready(self, asker: str, target: float | None) -> float:
-        """The target; raise if there is none, or if the pilot has too few sizes."""
-        # A plan needs a target and three sizes with an error.
-        goal = self.target if target is None else target
-        if goal is None:
-            raise KoriskError(f"{asker} needs a target, got None; pass the error you want to reach")
-        sizes = self.curve.sizes.tolist()
-        if len(sizes) < LEAST_SIZES:
-            missing = sorted(self._tried - set(sizes))
-            note = f"; every fit failed or was perfect at N = {_listed(missing)}" if missing else ""
-            raise KoriskError(
-                f"pilot {self.model!r}: a plan needs errors at {LEAST_SIZES} sizes, got "
-                f"{len(sizes)} (N = {_listed(sizes)}){note}; measure more sizes"
-            )
-        return goal
 
     @property
     def next_n(self) -> int | None:

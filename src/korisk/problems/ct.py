@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk._json import JsonDict
 from korisk.errors import KoriskError, KoriskWarning, invalid
 from korisk.operators.ct.cone import ConeBeam
 from korisk.operators.ct.fbp import fan_of_released, fbp, released_fbp, released_geometry
@@ -25,7 +24,7 @@ from korisk.operators.tikhonov import Tikhonov
 from korisk.operators.types import Dtype
 from korisk.problems.imaging import ImageProblem
 from korisk.problems.motion import Motion
-from korisk.problems.noise import Noise, add_noise
+from korisk.problems.noise import Noise
 from korisk.problems.phantoms import (
     Ellipses,
     random_volumes,
@@ -45,7 +44,6 @@ POPULATIONS: tuple[Population, ...] = ("ellipses", "released", "released-surroga
 _SURROGATE_SIDES = (8, 16, 32)
 _SURROGATE_MU = 0.1
 _SURROGATE_POOLS = {"train": 128, "validation": 32, "test": 128}
-_BATCH = 2**24  # pixels that are projected at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,19 +352,6 @@ class CtProblem(ImageProblem):
         place = Place(device=operator.device, dtype=operator.dtype)
         pools = draw(seed, counts)
         return {name: phantoms.images(self.side, **place) for name, phantoms in pools.items()}
-
-    def _inputs(self, images: Tensor, operator: LinearOperator, seed: int, stream: str) -> Tensor:
-        """Noisy sinograms, computed in small pieces to save memory."""
-        sinograms = images.new_empty((len(images), *operator.range))
-        key: JsonDict = {"seed": seed, "stream": f"{stream} noise"}
-        # Rays need several temporaries of an image's size.
-        step = max(1, _BATCH // math.prod(operator.domain))
-        for first in range(0, len(images), step):
-            batch = operator(images[first : first + step])
-            if self.noise is not None:
-                batch = add_noise(batch, self.noise, width=self.width, first=first, **key)
-            sinograms[first : first + step] = batch
-        return sinograms
 
     def _released(self, seed: int, counts: Counts) -> dict[str, Ellipses]:
         """The released phantoms of each pool, by the pool's name."""

@@ -1,5 +1,6 @@
 """The base class of CT, MRI and deblurring: images, a linear operator and noise."""
 
+import math
 from abc import abstractmethod
 from types import EllipsisType
 
@@ -15,6 +16,7 @@ from korisk.seeds import TEST_SEED
 
 Index = EllipsisType | tuple[EllipsisType | Tensor | slice, ...]
 
+_BATCH = 2**24  # pixels that are measured at once
 LARGEST_DOUBLE = 64  # pixels a side up to which float64 is used and inverses are stored
 
 
@@ -70,10 +72,15 @@ class ImageProblem(Problem):
         return Pools(*pairs)
 
     def _inputs(self, images: Tensor, operator: LinearOperator, seed: int, stream: str) -> Tensor:
-        """Noisy measurements of images."""
-        inputs: Tensor = operator(images)
-        if self.noise is not None:
-            noisy, name = self._noisy(), f"{stream} noise"
-            clean = inputs[noisy]
-            inputs[noisy] = add_noise(clean, self.noise, width=self.width, seed=seed, stream=name)
+        """Noisy measurements, computed in small pieces to save memory."""
+        inputs = images.new_empty((len(images), *operator.range))
+        noisy, name = self._noisy(), f"{stream} noise"
+        # Rays need several temporaries of an image's size.
+        step = max(1, _BATCH // math.prod(operator.domain))
+        for first in range(0, len(images), step):
+            batch = inputs[first : first + step]
+            batch[:] = operator(images[first : first + step])
+            if self.noise is not None:
+                clean, key = batch[noisy], {"seed": seed, "first": first}
+                batch[noisy] = add_noise(clean, self.noise, width=self.width, stream=name, **key)
         return inputs

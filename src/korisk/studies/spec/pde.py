@@ -20,8 +20,3 @@ class Pde(Kind):
     def title(self, settings: JsonMapping) -> str:
         """Such as "viscosity 0.012 for 0.01"."""
         return f"viscosity {settings['assumed']:g} for {settings['viscosity']:g}"
-
-    def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Points of the field, the same for outputs and inputs."""
-        count = settings["points"] ** settings["dimension"]
-        return count, count
