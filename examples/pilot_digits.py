@@ -88,7 +88,7 @@ def check(name: str, estimator: Any, *, quick: bool) -> Check:
 
 
 def samples(plan: kr.Plan) -> str:
-    """N with 90% and with even odds, and the plausible range of N."""
+    """N with 90% and with even odds, and the 90% range of N."""
     sure, even = ("none" if n is None else f"{n:,}" for n in map(plan.samples, (0.9, 0.5)))
     upper = f"{plan.upper:,.0f}" if plan.upper < float("inf") else "\u221e"
     return f"{sure} / {even} ({plan.lower:,.0f} to {upper})"
@@ -98,7 +98,7 @@ def table(checks: list[Check]) -> str:
     """The outcome, one row for each estimator."""
     rows = [
         (
-            *("estimator", "target", "N: 90% sure / even odds (plausible)"),
+            *("estimator", "target", "N: 90% sure / 50% sure (90% range)"),
             *(f"predicted at {LARGE} (90%)", f"measured at {LARGE} (90%)", "inside"),
         )
     ]

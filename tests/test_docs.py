@@ -99,8 +99,8 @@ def test_the_answers_in_the_readme_are_those_of_the_planner() -> None:
     assert printed.strip() == f"{advice.sentence} {advice.odds} {advice.record} ..."
     home = " ".join((ROOT / "docs" / "index.md").read_text().split())
     assert (
-        f"collect {dense.samples()} samples in all for an error of 0.003 (90% sure); even odds are "
-        f"at {dense.even}, and {dense.lower} to {dense.upper} are plausible" in home
+        f"collect {dense.samples()} samples in all for an error of 0.003 (90% sure); {dense.even} "
+        f"are enough with a 50% chance, and the 90% range is {dense.lower} to {dense.upper}" in home
     )
 
 

@@ -1,5 +1,5 @@
 """Error over N of two networks with a target: KO, with known operators, has even odds at N = 19;
-FC, which learns everything, at N = 106, beyond the pilot; bars are plausible ranges of N."""
+FC, which learns everything, at N = 106, beyond the pilot; bars are 90% ranges of N."""
 
 import numpy as np
 from _chart import BLUE, GREY, RED, TYPE, chart, sizes
@@ -18,7 +18,7 @@ for model, colour, mark, at in (("KO", BLUE, "o", 0.0012), ("FC", RED, "s", 0.02
     axes.plot(plan.curve.sizes, plan.curve.means, mark, color=colour, markersize=4.5)
     axes.plot([plan.lower, plan.upper], [plan.target] * 2, color=colour, linewidth=3, alpha=0.6)
     axes.plot(plan.even, plan.target, "D", color=colour, markersize=8)
-    words = f"{model}: even odds at {plan.even}\n(plausible {plan.lower:.0f} to {plan.upper:.0f})"
+    words = f"{model}: 50% sure at {plan.even}\n(90% range {plan.lower:.0f} to {plan.upper:.0f})"
     axes.text(plan.even, at, words, color=colour, ha="center", va="center", fontsize=TYPE)
 axes.axhline(plan.target, color=GREY, linewidth=1)
 axes.text(4, 0.00285, "target", color=GREY, va="top", fontsize=TYPE)

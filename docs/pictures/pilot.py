@@ -52,7 +52,7 @@ for axes, last in zip(panels, (32, 91), strict=True):
     axes.plot(plan.curve.sizes, plan.curve.means, "o", color=BLUE, markersize=5)
     axes.axhline(plan.target, color=GREY, linewidth=1)
     axes.plot(plan.even, plan.target, "D", color=BLUE, markersize=7)
-    words = f"planned up to N = {last}: even odds at {plan.even}"
+    words = f"planned up to N = {last}: 50% sure at {plan.even}"
     axes.set_title(words, fontsize=TYPE, loc="left")
     axes.set(ylim=(0.0015, 0.02))
     axes.set_yticks([0.002, 0.005, 0.01, 0.02], ["0.002", "0.005", "0.01", "0.02"])

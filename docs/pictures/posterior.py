@@ -22,7 +22,7 @@ top.set_yticks([0.001, 0.003, 0.01, 0.03], ["0.001", "0.003", "0.01", "0.03"])
 top.minorticks_off()
 top.legend(fontsize=TYPE, frameon=False)
 bottom.plot(n, [plan.probability(int(size)) for size in n], color=RED)
-for p, words in ((0.5, "even odds"), (0.9, "90% sure")):
+for p, words in ((0.5, "50% sure"), (0.9, "90% sure")):
     place = plan.samples(p), p
     bottom.plot(*place, "D", color=RED)
     words = f"{words}: N = {place[0]}"

@@ -40,7 +40,7 @@ for axes, answer in zip(panels, (alone, plan), strict=True):
     axes.plot(answer.curve.sizes, answer.curve.means, "o", color=BLUE, ms=5, label="pilot")
     axes.axhline(plan.target, color=GREY, linewidth=1)
     name = "with the simulated curve" if answer is plan else "the pilot alone"
-    words = f"{name}: even odds at {answer.even}"
+    words = f"{name}: 50% sure at {answer.even}"
     axes.set_title(words, fontsize=TYPE, loc="left")
     axes.set(ylim=(8e-5, 2.5e-3))
     axes.set_yticks([1e-4, 3e-4, 1e-3], ["0.0001", "0.0003", "0.001"])

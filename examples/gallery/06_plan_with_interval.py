@@ -3,7 +3,7 @@ A plan with an interval
 =======================
 
 How many training samples does a target need? A pilot of small training sets answers with one
-number to collect, which is enough with 90% probability, and with even odds and a plausible range.
+number to collect, which is enough with 90% probability, and with even odds and a 90% range.
 Here the truth is measured as well, so that the plan can be judged.
 """
 

@@ -325,7 +325,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = " ".join(capsys.readouterr().out.split())
     assert code in (0, 3)  # noise has no structure that a known operator could save
     assert "from 14 example images" in shown
-    assert "nothing is known about real ones" not in shown
+    assert "simulated images alone" not in shown
     assert "known A^T" in shown
     assert "dense A^T" in shown
     at_once = ["ablate", str(study), "--no-bound", "--target", "0.02", *place]

@@ -153,7 +153,7 @@ def test_related_curves_make_the_answer_surer(pilot: Path, simulated: Path) -> N
     assert found["lower"] < truth < (found["upper"] or math.inf)
     said = text(*command, "--related", simulated, "--full")
     assert f'("simulated.csv") explain the pilot (trust {chance(found["trust"])})' in said
-    assert f"even odds at {alone['even']:,}" in said
+    assert f"{alone['even']:,} samples are enough with a 50% chance" in said
     named = kr.Curve.read(simulated, model="simulated.csv")
     assert found["even"] == kr.plan(kr.Curve.read(pilot), 0.006, related=[named]).even
 

@@ -56,7 +56,7 @@ def test_the_ratio_of_two_lognormal_numbers_is_lognormal(factor: float) -> None:
     low, high = (low, high) if factor > 1 else (1 / high, 1 / low)
     assert saving.startswith(names[0])
     assert " against ".join(counts if factor > 1 else counts[::-1]) in saving
-    assert f"plausible {words.times(low)} to {words.times(high)} times" in saving
+    assert f"90% range: {words.times(low)} to {words.times(high)} times" in saving
     ratio = words.times(max(pair.ratio, 1 / pair.ratio))
     alike = ratio == "1"
     assert ("about as many samples" in saving) == alike
@@ -209,8 +209,9 @@ def test_a_comparison_has_a_line_for_every_model_and_those_of_its_plans() -> Non
     assert lines[0] == pair.saving()
     for name, plan in zip(pair.names, (pair.first, pair.second), strict=True):
         advice = plan.recommend()
-        (line,) = [line for line in lines if line.startswith(f"{name}: ") and advice.odds in line]
-        assert advice.sentence in line
+        (line,) = [line for line in lines if advice.sentence in line]
+        assert advice.odds in line
+        assert line.removeprefix(words.NEXT).startswith(f"{name}: ")
     assert pair.crossing.explanation in lines
     assert (pair.record in lines) == (pair.record != "")
     full = pair.explain(full=True)
@@ -219,6 +220,20 @@ def test_a_comparison_has_a_line_for_every_model_and_those_of_its_plans() -> Non
     nameless = kr.compare(bare[0], bare[1], 0.02).explain()
     assert "first: collect" in nameless
     assert "second: " in nameless
+
+
+def test_the_next_step_is_with_the_model_that_needs_fewer_samples() -> None:
+    pair = kr.compare(released_h8("KO"), released_h8("FC"), 0.003)
+    back = kr.Comparison(pair.second, pair.first)
+    assert (pair.better, back.better) == (0, 1)
+    first, other = pair.steps(0.8)
+    assert first.startswith("Do next, with KO: ")
+    assert str(pair.first.samples(0.8)) in first
+    assert other.startswith("FC: ")
+    assert back.steps(0.8) == [first, other]
+    alike = kr.compare(released_h8("KO"), released_h8("KO").renamed("other"), 0.003)
+    assert alike.better is None
+    assert [line.partition(":")[0] for line in alike.steps()] == ["Do next", "KO", "other"]
 
 
 def test_plain_values_have_both_plans() -> None:

@@ -103,7 +103,7 @@ class BarePair:
         self.target = first.target
         self.names = [plan.forecast.model for plan in (first, second)]
         self.crossing = SimpleNamespace(explanation="".join(self.names))
-        self.record, self.likely = "Held.", self.target > 0.1
+        self.record, self.likely, self.better = "Held.", self.target > 0.1, None
 
     def saving(self) -> str:
         return " ".join([*self.names, str(self.target)])
@@ -159,9 +159,9 @@ def test_the_sentence_answers_for_one_model_or_compares_two() -> None:
     assert alone.comparison is None
     advice = kr.plan(first, 0.01).recommend()
     told = f"{advice.sentence} {advice.odds}"
-    assert alone.sentence == f"{told} (mse 0.01, 20% less error than the lowest of KO)"
+    assert alone.sentence == f"{told} (MSE 0.01, 20% less error than the lowest of KO)"
     both = Group.of_curves("pilot", (first, second), requested=0.02)
     assert both.comparison is not None
-    assert both.sentence == f"{kr.compare(first, second, 0.02).saving()} (mse 0.02)"
+    assert both.sentence == f"{kr.compare(first, second, 0.02).saving()} (MSE 0.02)"
     bare = kr.Curve(SIZES, means, model="KO")
     assert Group.of_curves("pilot", (bare,), requested=0.01).sentence.endswith(" (error 0.01)")

@@ -381,7 +381,7 @@ def test_before_a_scan_a_first_measurement_checks_the_rehearsal() -> None:
     check = advice.reasons[-1]
     assert all(fact in check for fact in ("at N = 16", "noise", "images", "expect 0.25"))
     at_once = forecast.plan(0.8).recommend()
-    assert "the smallest rehearsed" in at_once.sentence
+    assert "at the smallest N rehearsed" in at_once.sentence
     far = known_forecast(simulated, KnownLaw(0.02 * 5000), simulated=True).plan(0.02)
     first = far.recommend()
     assert (first.action, first.seeds) == ("measure", 3)

@@ -172,7 +172,7 @@ def test_without_examples_and_pilot_it_is_of_simulated_images_and_promises_no_ot
     advice, alike = (made.plan(0.1).recommend() for made in (ellipses, PLAIN.forecast()))
     assert (advice.action, advice.n) == (alike.action, alike.n)
     for sentence in (advice.sentence, ellipses.summary()):
-        assert "on simulated images (random ellipses; nothing is known about real ones)" in sentence
+        assert "on simulated images alone (random ellipses)" in sentence
     assert "simulated" not in alike.sentence
     # What would speak of real images is left out: their first measurement, and a record.
     assert (alike.reasons[-1] in advice.reasons, advice.record) == (False, SIMULATED_ALONE)

@@ -82,7 +82,7 @@ def test_target_and_answer_are_marked_and_named(planned: Plan, figure: Figure) -
     assert points(line(figure, "even")) == [(planned.even, planned.target)]
     left, right = figure.axes[0].get_xlim()
     assert left < planned.forecast.evidence.sizes[0] < planned.even < right
-    assert f"even odds: N = {planned.even:,}" in written(figure)
+    assert f"50% sure: N = {planned.even:,}" in written(figure)
     measured, forecast = line(figure, "means"), line(figure, "forecast")
     assert points(measured)[-1] == pytest.approx(points(forecast)[0])
     assert points(forecast)[0][0] == planned.forecast.last

@@ -178,7 +178,8 @@ def check_page(page: "Page", plan: Plan, sure: float) -> None:
     assert shown == [str(reason) for reason in dict.fromkeys(reasons) if reason]
     assert cells_of(page) == [sample_cells(plan, LEVELS)]
     assert page.get_attribute("#headline", "data-n") == str(plan.samples(sure) or "")
-    goal = f"{plan.forecast.metric or plan.forecast.unit.noun} {words.value(plan.target)}"
+    quantity = words.quantity(plan.forecast.metric, plan.forecast.unit.noun)
+    goal = f"{quantity} {words.value(plan.target)}"
     assert page.text_content("#question") == words.question(
         "model", model=plan.forecast.model
     ).format(goal=goal)
@@ -364,7 +365,7 @@ def test_a_comparison_says_the_same_in_every_view(
     with fresh_page(browser) as page:
         page.goto(f"{html.as_uri()}#target={target}")
         assert page.text_content("#headline") == both.saving()
-        assert text_of(page, "odds") == both.crossing.explanation
+        assert text_of(page, "odds") == both.steps()[0]
         assert text_of(page, "record") == both.record
         names = "advice", "reasons", "samples"
         views = {"terminal": full, "page": text_of(page, *names), "notebook": notebook(both)}

@@ -361,16 +361,12 @@ class Ablation(Reported):
         Returns
         -------
         str
-            Four sentences on one line; more if a network does not reach the target.
+            Five sentences on one line; more if a network does not reach the target.
         """
         images = self.first.simulated.partition(";")[0]
-        saving = self.comparison.saving()
-        if limited := " and ".join(self.limited):
-            saving = (
-                f"What {self.layer} saves is not known: training limits the error of {limited}."
-            )
         sentences = [
-            saving,
+            self.comparison.saving(),
+            self.comparison.steps()[0],
             f"All of it is simulated, from {images}: nothing was measured.",
         ]
         if self.default is not None:

@@ -27,8 +27,7 @@ MODELS = ("KO", "FC")
 NAME = "the paper's study"
 
 _SMALL = (8, 16, 32)  # scales of the CPU surrogate, in MSE; the others are in RMSE / max
-_OF_PAPER = (*_SMALL, 128, 256)
-_PAPER_LAST = {True: 64, False: 2048}  # the largest N of the paper's sweeps, by small
+OF_PAPER = (*_SMALL, 128, 256)
 _LEARNS = 1.1  # an untrained KO above this multiple of its lowest error has something to learn
 _MATCHES = 1.05  # FC matches KO up to this multiple of its error
 
@@ -53,7 +52,7 @@ def studies(
     all_points = full or on_gpu
     grouped_points: dict[tuple[Protocol, tuple[int, ...]], list[JsonDict]] = {}
     for protocol in protocols:
-        for side in points or (_OF_PAPER if all_points else (*_SMALL, 128)):
+        for side in points or (OF_PAPER if all_points else (*_SMALL, 128)):
             small = side in _SMALL
             if protocol == "released" and (side == 512 or not (small or all_points or points)):
                 continue  # the released code fits no dense network at 512
@@ -101,9 +100,14 @@ class Sweep:
         """Whether it is one of the CPU surrogate's scales."""
         return self.side in _SMALL
 
+    @property
+    def paper_last(self) -> int:
+        """The largest N of the paper's sweep."""
+        return 64 if self.small else 2048
+
     def within_paper(self, model: str) -> Curve:
         """The curve of KO or FC up to the largest N of the paper's sweep."""
-        return (self.known if model == "KO" else self.dense).up_to(_PAPER_LAST[self.small])
+        return (self.known if model == "KO" else self.dense).up_to(self.paper_last)
 
     def line(self, model: str) -> RiskLine:
         """The paper's calibration over the paper's N, on squared errors at the large scales."""
@@ -209,13 +213,14 @@ def verdicts(all_sweeps: Sequence[Sweep]) -> list[Verdict]:
     """The outcomes of the paper's Table 3, judged on each sweep of their point."""
     claims = {row.size.H: row.outcome for row in published.OUTCOMES}
     outcomes = []
-    for side in _OF_PAPER:
+    for side in OF_PAPER:
         for sweep in _best(all_sweeps, side).values():
             known, dense = (sweep.within_paper(model) for model in MODELS)
             sizes = sorted(set(known.sizes.tolist()) & set(dense.sizes.tolist()))
             ratio = {n: mean_at(dense, n) / mean_at(known, n) for n in sizes}
-            first, last, paper_last = sizes[0], sizes[-1], _PAPER_LAST[sweep.small]
-            if "matches" in claims[side]:  # FC begins above KO, and is close to it at the end
+            first, last, paper_last = sizes[0], sizes[-1], sweep.paper_last
+            claim = claims[side]
+            if "matches" in claim:  # FC begins above KO, and is close to it at the end
                 holds = ratio[first] > 1 and ratio[last] <= _MATCHES
                 too_short = last < paper_last
                 evidence = f"FC has {ratio[first]:.2f} times the error of KO at N = {first}"
@@ -226,13 +231,14 @@ def verdicts(all_sweeps: Sequence[Sweep]) -> list[Verdict]:
                 too_short = holds and last < paper_last
                 evidence = f"FC has {ratio[worst]:.3f} times the error of KO or more"
                 evidence += f" (least at N = {worst})"
+                claim = f"{claim}, up to N = {paper_last}"
             # A claim that fails does so at any N; one that holds needs the paper's largest N.
             if too_short:
                 evidence += f"; N = {paper_last} was not measured"
             seeds = min(int(curve.counts.min()) for curve in (known, dense))
             evidence += f"; {counted(seeds, 'seed')}"
             judged = None if too_short else holds
-            outcomes.append(Verdict(side, sweep.protocol, claims[side], judged, evidence))
+            outcomes.append(Verdict(side, sweep.protocol, claim, judged, evidence))
     return outcomes
 
 

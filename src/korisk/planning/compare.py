@@ -140,7 +140,7 @@ class Comparison(Shown):
 
     @cached_property
     def ratio_range(self) -> tuple[float, float] | None:
-        """The plausible range of the ratio; None where neither end is known.
+        """The 90% range of the ratio; None where neither end is known.
 
         If both models have a number of samples, the 90% interval over all futures; an end is 0 or
         infinity where one model never meets the target in too many of them. If the first meets it
@@ -289,8 +289,8 @@ class Comparison(Shown):
         Returns
         -------
         str
-            Both numbers with even odds, their ratio (at least 1) and its plausible range. Before it
-            a question, where one model may be in percent and the other not.
+            Their ratio (at least 1), the difference, both numbers with even odds and the range of
+            the ratio. Before it a question, where one model may be in percent and the other not.
 
         Examples
         --------
@@ -298,28 +298,40 @@ class Comparison(Shown):
         >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
         >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
         >>> kr.compare(fc, ko, target=0.02).saving()
-        'KO needs 4 times fewer samples than FC for 0.02: ... against ... at even odds (...'
+        'KO needs 4 times fewer samples than FC for 0.02: ... saved, ... against ... for a 50% ...'
         """
-        # An unknown range is the widest one, so that its ends are left out below.
+        named = list(zip(self.names, self._plans, strict=True))
+        if limited := [name for name, plan in named if plan.forecast.undertrained]:
+            saving = words.reason("limited", names=" and ".join(limited))
+        else:
+            at, ratio, ends = self._fewer
+            (first, better), (second, worse) = named[at], named[1 - at]
+            bound = "at least " if better.met_at_smallest else "at most " * worse.met_at_smallest
+            evens = better.even or 0, worse.even or 0
+            saving = words.times_fewer((first, second), self.target, evens, ratio, ends, bound)
+        views = [plan.forecast for plan in self._plans]
+        population = next(filter(None, (view.population for view in views)), "")
+        rehearsed = all(view.basis == "rehearsal" for view in views)
+        start = words.subject("", population) or words.SIMULATED * rehearsed
+        return " ".join(filter(None, (self._unit_doubt(), start and f"{start}:", saving)))
+
+    @cached_property
+    def _fewer(self) -> tuple[int, float | None, tuple[float, float]]:
+        """Which of the two needs fewer samples, how many times fewer, and the range of that."""
+        # An unknown range is the widest one, so that its ends are left out of sentences.
         (low, high), ratio = self.ratio_range or (0.0, math.inf), self.ratio
-        better, worse = zip(self.names, self._plans, strict=True)
-        estimate = ratio or (low if math.isinf(high) else high)
-        if estimate < 1:  # the second needs fewer: swap, so that the factor is at least 1
-            better, worse = worse, better
-            low, high = (0.0 if math.isinf(high) else 1 / high), (1 / low if low else math.inf)
-            ratio = ratio and 1 / ratio
-        smallest = [plan.met_at_smallest for _, plan in (better, worse)]
-        bound = "at least " if smallest[0] else "at most " if smallest[1] else ""
-        first, second = (
-            f"{'at most ' * least}{plan.even or 0:,}"
-            for least, (_, plan) in zip(smallest, (better, worse), strict=True)
-        )
-        names = better[0], worse[0]
-        saving = words.times_fewer(names, self.target, (first, second), ratio, (low, high), bound)
-        populations = filter(None, (plan.forecast.population for plan in self._plans))
-        simulated = words.subject("", next(populations, ""))
-        saving = f"{simulated}: {saving}" if simulated else saving
-        return " ".join(filter(None, (self._unit_doubt(), saving)))
+        if (ratio or (low if math.isinf(high) else high)) >= 1:
+            return 0, ratio, (low, high)
+        ends = (0.0 if math.isinf(high) else 1 / high), (1 / low if low else math.inf)
+        return 1, ratio and 1 / ratio, ends
+
+    @property
+    def better(self) -> int | None:
+        """The index of the model that clearly needs fewer samples, if one does."""
+        at, ratio, (low, high) = self._fewer
+        known = low > 1 if ratio is None else bool(low) or math.isfinite(high)
+        limited = any(plan.forecast.undertrained for plan in self._plans)
+        return at if known and not limited and words.times(ratio or 2.0) != "1" else None
 
     @property
     def record(self) -> str:
@@ -342,7 +354,7 @@ class Comparison(Shown):
         return words.reason("percent", low=low_name, high=high_name)
 
     def explain(self, *, full: bool = False) -> Message:
-        """The comparison in lines: the ratio, its record, what to do with each, where they cross.
+        """The comparison in lines: the ratio, its record, what to do next, where they cross.
 
         Parameters
         ----------
@@ -354,17 +366,29 @@ class Comparison(Shown):
         Message
             One line for each.
         """
-        lines: list[str] = [self.saving(), self.record]
-        for name, plan in zip(self.names, self._plans, strict=True):
-            # The line begins with the name already.
-            advice = plan.recommend()
-            text = advice.answer.removeprefix(f"{plan.forecast.subject}: ")
-            record = f" {advice.record}" if advice.record not in ("", self.record) else ""
-            lines.append(f"{name}: {text[0].lower()}{text[1:]}{record}")
-        lines.append(self.crossing.explanation)
+        lines = [self.saving(), self.record, *self.steps(), self.crossing.explanation]
         for name, plan in zip(self.names, self._plans, strict=True):
             lines += [Message(f"{name}: ", text) for text in plan.oddities(full=full)]
         return words.paragraph([line for line in lines if line], "\n")
+
+    def steps(self, sure: float = 0.9) -> list[str]:
+        """What to do next, and with the other model, in sentences.
+
+        Parameters
+        ----------
+        sure : float, default 0.9
+            The requested probability.
+
+        Returns
+        -------
+        list of str
+            First the advice for the model that needs fewer samples, or that neither clearly does.
+        """
+        plans = zip(self.names, self._plans, strict=True)
+        lines = [advice_line(*pair, sure, self.record) for pair in plans]
+        if self.better is None:
+            return [words.NEXT_EACH, *lines]
+        return [f"{words.NEXT}{lines.pop(self.better)}", *lines]
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values, for JSON.
@@ -425,6 +449,15 @@ def compare(first: Curve, second: Curve, target: float) -> Comparison:
         raise invalid("compared curves", rule, measures, "read both alike", got=got)
     check_target([first, second], target)
     return Comparison(*(Plan(forecast(pilot), float(target)) for pilot in (first, second)))
+
+
+def advice_line(name: str, plan: Plan, sure: float = 0.9, shared: str = "") -> str:
+    """The advice on one of several models, with its odds, and its record unless that is shared."""
+    advice = plan.recommend(sure)
+    # The line begins with the name already.
+    text = advice.answer.removeprefix(f"{plan.forecast.subject}: ")
+    record = f" {advice.record}" if advice.record not in ("", shared) else ""
+    return f"{name}: {text[0].lower()}{text[1:]}{record}"
 
 
 def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator[Table]:

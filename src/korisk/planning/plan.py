@@ -421,11 +421,11 @@ def plan(
 def sample_heads(levels: Sequence[float]) -> list[str]:
     """Column titles of `sample_cells`."""
     sure = [f"{words.level(p)} sure" for p in levels]
-    return [*sure, "even odds", "plausible\nfrom", "to", "reachable"]
+    return [*sure, "50% sure", "90% range\nfrom", "to", "reachable"]
 
 
 def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
-    """A plan as a table row: N at each level, N with even odds, the plausible range, the reach."""
+    """A plan as a table row: N at each level, N with even odds, the 90% range, the reach."""
     reach = "-" if math.isnan(plan.reach) else words.chance(plan.reach)
     if plan.doubt:
         return [*["-"] * (3 + len(levels)), reach]
@@ -440,7 +440,7 @@ def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
 
 
 def has_numbers(plan: Plan) -> bool:
-    """Whether a plan has a plausible range of N."""
+    """Whether a plan has a 90% range of N."""
     return not plan.doubt and math.isfinite(plan.lower)
 
 

@@ -225,7 +225,7 @@ class Numbers:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """The plausible range of N: a chance of 5% at its lower end, 95% at its upper end."""
+        """The 90% range of N: a chance of 5% at its lower end, 95% at its upper end."""
         if self.below_rounding:
             return math.inf, math.inf
         return (self.forecast.last, math.inf) if self.doubt else self.chances.interval()
@@ -271,7 +271,7 @@ class Recommendation:
     sure : float
         The requested probability.
     even, lower, upper : int or None
-        N with even odds, and the plausible range of N; None where no N has the probability.
+        N with even odds, and the 90% range of N; None where no N has the probability.
     reach : float or None
         The chance that the target can be reached at all.
     seeds : int or None
@@ -321,7 +321,7 @@ class Recommendation:
 
     @property
     def odds(self) -> str:
-        """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
+        """Even odds and the 90% range of N, in a sentence; empty where neither is known."""
         return words.odds(self.even, self.lower, self.upper, self.action)
 
     @property

@@ -17,11 +17,11 @@ from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.curves.unit import Unit
 from korisk.errors import KoriskError
+from korisk.planning import words
 from korisk.planning.compare import Comparison
 from korisk.planning.forecast import LEAST_SIZES, check_goal
 from korisk.planning.pilot import Trained
 from korisk.planning.plan import Forecast, Plan, forecast
-from korisk.planning.words import value
 
 STOPS = 48  # evenly spaced targets of a slider, besides round ones
 _EASIEST = 1.5  # times the largest mean: the first target
@@ -112,7 +112,7 @@ class Group:
             return f"{most} {sizes}; {LEAST_SIZES} are needed to plan."
         comparison, curve = self.comparison, self.forecasts[0].evidence
         sentence = comparison.saving() if comparison else self.plans[0].recommend().answer
-        question = f"{curve.metric or curve.unit.noun} {value(self.target)}"
+        question = f"{words.quantity(curve.metric, curve.unit.noun)} {words.value(self.target)}"
         return f"{sentence} ({', '.join(filter(None, (question, self.why)))})"
 
     def pairs(self) -> list[JsonDict]:
@@ -127,6 +127,7 @@ class Group:
                     "second": second,
                     "savings": [pair.saving() for pair in compared],
                     "likely": [pair.likely for pair in compared],
+                    "better": [pair.better for pair in compared],
                     "crossover": compared[0].crossing.explanation,
                     "records": [pair.record for pair in compared],
                 }

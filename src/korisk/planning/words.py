@@ -17,7 +17,8 @@ ADVICE = {
     "so collect no more",
     "already": "{target} is met already at N = {n}, the smallest measured ({sure} sure), so "
     "collect no more",
-    "already_rehearsed": "{target} is met already at N = {n}, the smallest rehearsed ({sure} sure)",
+    "already_rehearsed": "at most {n} samples are enough for {target} ({sure} sure), which is met "
+    "already at the smallest N rehearsed",
     "repeat": "measure N = {n} again, with {seeds} seeds: its mean meets {target}, but the seeds "
     "measured so far give it a chance of {chance}",
     "measure": "measure the {noun} at N = {n} training samples next, with {seeds} seeds, and plan "
@@ -50,13 +51,14 @@ REASONS = {
     "from {0.before[0]:.4g} to {0.errors[0]:.4g}.",
     "first": "This assumes your noise level and images. Check it at N = {n:,}: expect {value:.4g} "
     "(90%: {lower:.4g} to {upper:.4g}); if not, suspect noise or images.",
-    "too_easy": "Every measured {noun} is far better, from {best:.4g} on: is the target in another "
-    "unit than {unit!r}?",
+    "too_easy": "Every {noun} of the curve is far better, from {best:.4g} on: is the target in "
+    "another unit than {unit!r}?",
     "flat": "the {noun} does not improve with N in this pilot",
     "expected": "{model} has an expected error of {value:.4g} at N = {n:,} (90%: {lower:.4g} to "
     "{upper:.4g}).",
-    "crosses": "The curves cross at about N = {n:,} ({where}; plausible {ends}): with more samples "
-    "{better_after} probably has the lower error.",
+    "crosses": "The curves cross at about N = {n:,} ({where}; 90% range: {ends}): with more "
+    "samples {better_after} probably has the lower error.",
+    "limited": "Which needs fewer samples is not known: training limits the error of {names}.",
     "percent": "All errors of {high} are above 1 and all of {low} below: if {high} is in percent, "
     "divide it by 100 and compare again. Taken as they are:",
 }
@@ -82,9 +84,17 @@ REASONS |= {
     "are the line above, with the same N.",
 }
 LEGEND = (
-    "N: training samples; even odds: N is enough with a chance of one half; plausible: with "
-    "chances from 5% to 95%; reachable: the chance that some number of samples is enough"
+    "N: training samples; sure: the chance that N is enough; 90% range: from a chance of 5% to one "
+    "of 95%; reachable: the chance that some number of samples is enough"
 )
+# Short names of models, operators and protocols, and what they mean.
+MEANINGS = {
+    "KO": "known operator",
+    "FC": "dense network",
+    "A^T": "adjoint of the measurement; in CT, backprojection",
+    "released": "trained as the paper's code does",
+    "rigorous": "trained as the paper's text says",
+}
 QUESTION = {
     "": "How many training samples are needed to reach {goal}?",
     "model": "How many training samples does {model} need to reach {goal}?",
@@ -96,10 +106,14 @@ RECORD = {
     "pilot": f"Of {{asked}} such answers from pilots of imaging networks, {_ENOUGH}",
     "rehearsal": f"Of answers from rehearsals of {{asked}} imaging networks, {_ENOUGH}",
     "both": f"Of answers from rehearsals of {{asked}} imaging networks with a pilot, {_ENOUGH}",
-    "ratio": "Of {asked} such ratios of imaging networks, the plausible range (90%) held the true "
-    "one in {held} of them",
+    "ratio": "Of {asked} such ratios of imaging networks, the 90% range held the true one in "
+    "{held} of them",
 }
-SIMULATED_ALONE = "For real images, first rehearse with a few of yours, or measure a small pilot."
+SIMULATED_ALONE = (
+    "Nothing is known about real images: rehearse with a few of yours first, or measure a small "
+    "pilot."
+)
+_ACRONYMS = {"mse", "rmse", "nmse", "mae", "psnr", "ssim"}
 _SHORT = {"train": "train longer first", "unlikely": "unlikely", "stop": "stop"}
 
 
@@ -110,6 +124,11 @@ class Held(TypedDict):
     asked: int
     held: float  # share of them
 
+
+# What to do with two models: with the one that needs fewer samples, or with each.
+NEXT = "Do next, with "
+NEXT_EACH = "Do next: neither clearly needs fewer samples, so here is what each needs."
+SIMULATED = "Simulated from example images"
 
 # How often answers held, by the kind of evidence, and for ratios; rows by how far beyond the pilot
 # N lies. `python -m benchmarks.planner.record` writes the file from kept results.
@@ -137,6 +156,11 @@ def chance(p: float | None) -> str:
 def level(p: float) -> str:
     """Format a probability that was asked for: 90%, 97.5%."""
     return f"{100 * p:.4g}%"
+
+
+def quantity(metric: str, noun: str) -> str:
+    """The name of what is measured, as it is read: MSE, where a table may have mse."""
+    return metric.upper() if metric in _ACRONYMS else metric or noun
 
 
 def times(factor: float) -> str:
@@ -173,7 +197,7 @@ def subject(model: str, population: str) -> str:
     """What an answer is about: a model, on simulated images alone if `population` names them."""
     if not population:
         return model
-    simulated = f"n simulated images ({population}; nothing is known about real ones)"
+    simulated = f"n simulated images alone ({population})"
     return f"{model} o{simulated}" if model else f"O{simulated}"
 
 
@@ -189,20 +213,21 @@ def reason(case: str, /, *values: object, **fields: object) -> str:
 
 
 def odds(even: int | None, lower: int | None, upper: int | None, action: str = "") -> str:
-    """Even odds and the plausible range of N, in a sentence; empty where neither is known."""
+    """Even odds and the 90% range of N, in a sentence; empty where neither is known."""
     if lower is None or lower == upper:
         return ""
     ends = span(lower, math.inf if upper is None else upper)
     text = f"fewer than {count(lower)} samples are enough with a chance of at most 5%"
     if even is not None:
-        text = f"even odds at {count(even)}; plausible {ends}"
+        text = f"{count(even)} samples are enough with a 50% chance; the 90% range is {ends}"
     # Where longer training comes before data, they are those of the present one.
     return f"As trained so far: {text}." if action == "train" else f"{text[0].upper()}{text[1:]}."
 
 
 def question(kind: str, **names: str) -> str:
     """The question which opens a page, with a place for its goal."""
-    return QUESTION[kind].format(goal="{goal}", **names)
+    named = {key: f"{name} ({MEANINGS[name]})" for key, name in names.items() if name in MEANINGS}
+    return QUESTION[kind].format(goal="{goal}", **names | named)
 
 
 def record(kind: str, rows: Iterable[Held], far: float = 1.0, sure: float = 0.9) -> str:
@@ -250,8 +275,8 @@ def related(names: str, trust: float | None, even: int | None, alone: int | None
     start = f"{who} {verb} the pilot (trust {chance(trust)})"
     if even == alone:
         return f"{start} and do not change the answer."
-    without = "there would be no even odds" if alone is None else f"even odds at {alone:,}"
-    return f"{start}: without them {without}."
+    without = "no number of samples is" if alone is None else f"{alone:,} samples are"
+    return f"{start}: without them {without} enough with a 50% chance."
 
 
 # --- A comparison --------------------------------------------------------------------------------
@@ -260,7 +285,7 @@ def related(names: str, trust: float | None, even: int | None, alone: int | None
 def times_fewer(
     names: tuple[str, str],
     target: float,
-    evens: tuple[str, str],
+    evens: tuple[int, int],
     ratio: float | None,
     ends: tuple[float, float],
     bound: str = "",
@@ -277,19 +302,21 @@ def times_fewer(
         least = at_least(low)
         least = "" if least == "1" else f"at least {least} times "
         return f"{better} needs {least}fewer samples than {worse} {goal} (95% sure)."
-    counts = f"{evens[0]} against {evens[1]} at even odds"
+    most = "at most " * (bound == "at least "), "at most " * (bound == "at most ")
+    counts = f"{most[0]}{evens[0]:,} against {most[1]}{evens[1]:,} for a 50% chance"
     if not low and math.isinf(high):
         return f"Which of {better} and {worse} needs fewer samples {goal} is not clear: {counts}."
-    plausible = f"plausible {times(low)} to {times(high)} times"
+    ends_text = f"90% range: {times(low)} to {times(high)} times"
     if not low or math.isinf(high):
         end = f"at least {at_least(low)}" if low else f"at most {times(high)}"
-        plausible = f"95% sure: {end} times"
+        ends_text = f"95% sure: {end} times"
     # As printed: "1 times fewer" would name a winner without a difference.
     if times(ratio) == "1":
         start = f"{better} and {worse} need about as many samples"
     else:
         start = f"{better} needs {bound}{times(ratio)} times fewer samples than {worse}"
-    return f"{start} {goal}: {counts} ({plausible})."
+        counts = f"{bound}{evens[1] - evens[0]:,} saved, {counts}"
+    return f"{start} {goal}: {counts} ({ends_text})."
 
 
 def not_crossing(better: str, last: int, means: tuple[int, int] | None) -> str:
@@ -297,7 +324,7 @@ def not_crossing(better: str, last: int, means: tuple[int, int] | None) -> str:
     if not better:
         return "The curves do not clearly cross as far as the pilots tell."
     if means is None:
-        order = f"{better} is better at every measured N, up to {last:,}"
+        order = f"{better} is better at every N tried, up to {last:,}"
         return f"The curves do not clearly cross: {order}."
     order = f"The means change their order between N = {means[0]:,} and {means[1]:,}, and {better} "
     return f"{order}is better at N = {last:,}; where the curves cross is not clear."

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.planning import words
 from korisk.planning.calibration import paper_line
 from korisk.planning.plan import forecast
 from korisk.report.contents import Contents, squared
@@ -163,7 +164,7 @@ def efficiency_figure(points: Sequence[Panel], *, narrow: bool = False) -> Figur
             heights = panels.shared(heights, log=drawn[0].log)
         for axes, point, *limits in zip(frames, drawn, across, heights, strict=True):
             panels.head(axes, point.name, point.note)
-            labels = panels.SAMPLES, point.metric or "error"
+            labels = panels.SAMPLES, words.quantity(point.metric, "error")
             sizes = np.concatenate([trace.curve.sizes for trace in point.traces])
             panels.frame(axes, *limits, labels=labels, log=point.log, sizes=sizes)
             _draw(axes, point, looks)

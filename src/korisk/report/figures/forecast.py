@@ -170,7 +170,7 @@ def plans_figure(
         doubt = plan.doubt or plan.forecast.doubt
         notes += [doubt if alone else f"{name}: {doubt}"] * bool(doubt)
     notes = list(dict.fromkeys(filter(None, notes)))
-    method = f"{_counted(*curves)}; diamonds: N, {words.level(sure)} sure and at even odds"
+    method = f"{_counted(*curves)}; diamonds: N, {words.level(sure)} sure (filled), 50% sure"
     title = " and ".join(names) if len(names) < 3 else f"{len(plans)} models"
     with style.settings():
         figure, axes = _canvas(drawn, entries, notes, crossover, narrow=narrow, ax=ax, sure=sure)
@@ -198,7 +198,7 @@ def _about(advice: Recommendation) -> str:
 def _numbers(plan: Plan, sure: float) -> list[tuple[int, str, bool]]:
     """The N marked on the target, their labels, and whether the mark is filled."""
     marked = [
-        (plan.even, "even odds", False),
+        (plan.even, "50% sure", False),
         (plan.samples(sure), f"{words.level(sure)} sure", True),
     ]
     return [(n, label, filled) for n, label, filled in marked if n is not None]
@@ -330,7 +330,8 @@ def quantity(curve: Curve) -> str:
         return f"{noun} ({symbol})" if symbol else noun
     unit_text = symbol or (unit.name if unit.name != unit.law else "")
     is_stated = unit_text.casefold() in words_of(curve.metric) or unit_text in curve.metric
-    return curve.metric if is_stated else f"{curve.metric} ({unit_text})"
+    metric = words.quantity(curve.metric, "")
+    return metric if is_stated else f"{metric} ({unit_text})"
 
 
 def _means(curve: Curve) -> str:

@@ -23,6 +23,7 @@ from matplotlib.textpath import text_to_path
 
 from korisk._json import JsonDict
 from korisk.files import figure_kind, write_bytes
+from korisk.planning.words import MEANINGS
 
 Options = JsonDict  # of matplotlib's functions
 
@@ -47,13 +48,6 @@ _OPERATOR = re.compile(r"(?<!\w)([A-Z])\^(T|H|\+|-1)(?!\w)")  # A^T, A^+: raised
 _NO_GLYPH = r"Glyph \d+ .* missing from font"
 _POWERS = str.maketrans("-+0123456789TH", "⁻⁺⁰¹²³⁴⁵⁶⁷⁸⁹ᵀᴴ")
 _YELLOW = "#F0E442"
-# Short names of models and protocols, which `glossary` explains.
-_MEANINGS = {
-    "KO": "known operator",
-    "FC": "fully connected",
-    "released": "trained as the paper's code does",
-    "rigorous": "trained as the paper's text says",
-}
 PALE_BOX = 0.72  # share of the background in the colour of a box
 
 
@@ -210,7 +204,7 @@ def glossary(names: Iterable[str]) -> list[str]:
     Names of points begin with their protocol, as in `rigorous-8`.
     """
     first_words = dict.fromkeys(re.split(r"[\s-]", name, maxsplit=1)[0] for name in names)
-    meanings = [f"{name}: {_MEANINGS[name]}" for name in first_words if name in _MEANINGS]
+    meanings = [f"{name}: {MEANINGS[name]}" for name in first_words if name in MEANINGS]
     return ["; ".join(meanings)] if meanings else []
 
 

@@ -20,9 +20,10 @@ from urllib.parse import quote, urlencode
 from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.planning import words
+from korisk.planning.compare import advice_line
 from korisk.planning.forecast import LEAST_SIZES, check_goal
 from korisk.planning.pilot import Trained
-from korisk.planning.plan import Forecast, Plan, forecast, sample_cells, sample_heads
+from korisk.planning.plan import Forecast, forecast, sample_cells, sample_heads
 from korisk.planning.targets import Group, main_group
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
 from korisk.report.page.planner import (
@@ -97,6 +98,7 @@ class Page:
                     "opens": self.opens,
                     "levels": levels,
                     "level": levels.index(self.sure),
+                    "next": [words.NEXT, words.NEXT_EACH],
                 }
             ),
             view=asset("view.js"),
@@ -107,16 +109,16 @@ class Page:
         compared = main.comparison if self.opens == "ratio" else None
         plan, pair = main.plans[0], main.plans[:2]
         view, advice = plan.forecast, plan.recommend(self.sure)
-        goal = f"{view.metric or view.unit.noun} {words.value(plan.target)}"
+        goal = f"{words.quantity(view.metric, view.unit.noun)} {words.value(plan.target)}"
         where = f"{main.name}, {goal}" if len(self.groups) > 1 else goal
         where += f" ({main.why})" if main.why else ""
         where = f" For {where}." if where != goal else ""  # the question names the goal alone
         question = self.question or words.question("model" if view.model else "", model=view.model)
         answer, odds, record = advice.sentence, f"{advice.odds}{where}", advice.record
-        others = [_line(item, self.sure, record) for item in pair[1:]]
+        others = [advice_line(p.forecast.evidence.name, p, self.sure, record) for p in pair[1:]]
         if compared:
-            answer, odds, record = compared.saving(), compared.crossing.explanation, compared.record
-            others = [_line(item, self.sure, record) for item in pair]
+            answer, record = compared.saving(), compared.record
+            odds, *others = [*compared.steps(self.sure), compared.crossing.explanation]
         elif main.comparison:
             others.append(_told(main.comparison.saving(), main.comparison.record, record))
         checks_of = {item.forecast.evidence.name: reasons(item, self.sure) for item in pair}
@@ -143,7 +145,7 @@ class Page:
             level="h2" if self.opening else "h1",
             question=escape(question.replace("{goal}", goal)),
             answer=escape(answer),
-            odds=escape(odds.strip()),
+            odds=escape(odds.strip()).replace(words.NEXT, f"<b>{words.NEXT}</b>"),
             others=_items(others),
             record=escape(record),
             notes=notes,
@@ -154,12 +156,6 @@ class Page:
             rows="".join(rows),
             every=_overview(self.groups) if len(self.groups) > 1 else "",
         )
-
-
-def _line(plan: Plan, sure: float, record: str) -> str:
-    """The advice on one of several models."""
-    advice, name = plan.recommend(sure), f"{plan.forecast.evidence.name}: "
-    return _told(f"{name}{advice.answer.removeprefix(name)}", advice.record, record)
 
 
 def _told(answer: str, own: str, record: str) -> str:

@@ -38,7 +38,10 @@ LEGEND = {
     "rehearsal": "Points: means on simulated pairs ± standard error, joined by straight lines.",
     "both": "Points: measured means of seeds ± standard error; crosses: on simulated pairs.",
 }
-_FORECAST = "Dashed with a hatched band: forecast, 90%."
+_FORECAST = (
+    "Dashed with a hatched band: forecast, 90%. On the target's line: N, filled, in its 90% range; "
+    "hollow: N with a 50% chance."
+)
 
 
 def unwatched(_: str) -> None:
@@ -104,7 +107,7 @@ def _group(group: Group, sure: float) -> Data:
     ends = sorted(float(view.unit.to_error(stop)) for stop in (stops[0], stops[-1]))
     rounded = {group.target, *round_targets(view.unit, ends[0], ends[1])}
     return data | {
-        "quantity": view.metric or view.unit.noun,
+        "quantity": words.quantity(view.metric, view.unit.noun),
         "logarithmic": view.unit.logarithmic,
         "legend": " ".join([LEGEND[view.basis], _FORECAST, *(f"{note}." for note in notes)]),
         "targets": stops,
@@ -140,6 +143,7 @@ def _model(view: Forecast, plans: Sequence[Plan], sure: float) -> Data:
                     "n": plan.samples(level),
                     "action": advice.action,
                     "sentence": index(advice.sentence),
+                    "told": index(advice.sentence.removeprefix(f"{view.subject}: ")),
                     "record": index(advice.record),
                     "reasons": [index(text) for text in reasons(plan, level)],
                 }

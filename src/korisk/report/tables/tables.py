@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.planning import words
 from korisk.planning.calibration import paper_line
 from korisk.report.contents import SUPPLEMENTS, Contents
 from korisk.report.tables.table import ReportTable, Row, worded
@@ -33,7 +34,8 @@ def measured_table(curves: Iterable[tuple[str | None, Curve]]) -> ReportTable:
     for point, curve in curves:
         columns = curve.sizes, curve.counts, curve.unit.from_error(curve.means)
         for n, seeds, mean in zip(*(column.tolist() for column in columns), strict=True):
-            rows.append((point, curve.name, curve.metric or curve.unit.noun, n, seeds, mean))
+            metric = words.quantity(curve.metric, curve.unit.noun)
+            rows.append((point, curve.name, metric, n, seeds, mean))
     return worded("measured", rows).without_empty_columns()
 
 
@@ -49,7 +51,7 @@ def calibration_table(contents: Contents) -> ReportTable:
             # A single size, or squares too small to fit, have no line.
             with suppress(KoriskError):
                 line = paper_line(Curve(curve.sizes, means))
-                key = point.name, curve.model, metric
+                key = point.name, curve.model, words.quantity(metric, "")
                 rows += [(*key, "floor", line.floor), (*key, "sigma", line.slope)]
                 if curve.model in point.untrained:
                     rows.append((*key, "N = 0", point.untrained[curve.model] ** power))

@@ -214,7 +214,7 @@
     get("sure").value = String(state.level);
     get("sure-text").textContent = `${levelText()} sure`;
     get("sure").setAttribute("aria-valuetext", `${levelText()} sure`);
-    const [own, other] = asked();
+    const both = asked(), [own, other] = both;
     const saving = other && pairSaving();
     const ratio = data.opens === "ratio" && saving;
     const point = planned().length > 1 ? `${group().name}, ` : "";
@@ -225,16 +225,21 @@
     get("headline").classList.toggle("unlikely", Boolean(ratio) && !saving.likely);
     get("headline").dataset.n = own.now.n ?? "";
     get("headline").dataset.action = own.now.action;
-    get("odds").textContent = ratio ? pair().crossover : `${said(own.at, own.answer.odds)} ${point || why ? `For ${point}${goal()}${why}.` : ""}`.trim();
     const record = ratio ? saving.record : said(own.at, own.now.record);
     const once = (each) => (each === record ? "" : each); // what holds for all stands once
+    const line = (each) => `${said(each.at, each.now.told)} ${said(each.at, each.answer.odds)} ${once(said(each.at, each.now.record))}`.trimEnd();
+    const first = ratio && both.find(({ at }) => at === saving.better); // what to do next is with this one
+    const [withOne, withEach] = data.next;
+    if (first) get("odds").replaceChildren(element("b", withOne), `${model(first.at).name}: ${line(first)}`);
+    else get("odds").textContent = ratio ? withEach : `${said(own.at, own.answer.odds)} ${point || why ? `For ${point}${goal()}${why}.` : ""}`.trim();
     get("record").textContent = record;
-    get("others").replaceChildren(...(ratio ? asked() : other ? [other] : []).map((each) => {
+    const rest = ratio ? both.filter((each) => each !== first) : other ? [other] : [];
+    const last = ratio ? [element("li", pair().crossover)] : saving ? [element("li", `${saving.words} ${once(saving.record)}`.trimEnd(), { class: saving.likely ? "" : "unlikely" })] : [];
+    get("others").replaceChildren(...rest.map((each) => {
       const item = named(element("li"), each.at, ": ");
-      const sentence = said(each.at, each.now.sentence), start = `${model(each.at).name}: `;
-      item.append(sentence.startsWith(start) ? sentence.slice(start.length) : sentence, ` ${said(each.at, each.answer.odds)} ${once(said(each.at, each.now.record))}`.trimEnd());
+      item.append(line(each));
       return item;
-    }), ...(!ratio && saving ? [element("li", `${saving.words} ${once(saving.record)}`.trimEnd(), { class: saving.likely ? "" : "unlikely" })] : []));
+    }), ...last);
     clearTimeout(speaking);
     speaking = setTimeout(() => get("advice").removeAttribute("aria-busy"), QUIET);
     // What holds for both models stands once, and without a name.
@@ -254,9 +259,9 @@
     ) || {};
 
   function pairSaving() {
-    const { savings, likely, records } = pair();
+    const { first, second, savings, likely, records, better } = pair();
     const at = state.stop;
-    return savings ? { words: savings[at], likely: likely[at], record: records[at] } : null;
+    return savings ? { words: savings[at], likely: likely[at], record: records[at], better: [first, second][better[at]] } : null;
   }
 
   /* The numbers of samples at the target, and at round ones on both sides. */
@@ -383,15 +388,15 @@
     path(zip(middle), { ...style, stroke: shade, class: "curve extrapolated" });
   }
 
-  /* Grid, ticks and titles of both axes. */
-  function axes({ x, y, line, words }, { left, right, top, bottom, wide, high }, up, format, room) {
+  /* Grid, ticks and titles of both axes; no numbers beside a height that is taken. */
+  function axes({ x, y, line, words }, { left, right, top, bottom, wide, high }, up, format, room, taken = -99) {
     for (const n of x.ticks(wide / 70)) {
       line(x.to(n), top, x.to(n), bottom, { class: "grid" });
       words(count(n), x.to(n), bottom + 17, { "text-anchor": "middle" });
     }
     for (const v of y.ticks(room)) {
       line(left, y.to(v), right, y.to(v), { class: "grid" });
-      words(format(v), left - 6, y.to(v) + 4, { "text-anchor": "end" });
+      if (Math.abs(y.to(v) - taken) > 22) words(format(v), left - 6, y.to(v) + 4, { "text-anchor": "end" });
     }
     words("training samples N", (left + right) / 2, high - 6, { "text-anchor": "middle" });
     words(up, 4, top - 8, { class: "quiet axis-title" });
@@ -450,7 +455,8 @@
     const { last: end, known } = model(state.model);
     const edge = x.to(end);
     if (edge < right) add("rect", { x: edge, y: top, width: right - edge, height: bottom - top, class: "beyond" });
-    axes(pen, scale, group().quantity, about, high / 45);
+    const across = y.to(target);
+    axes(pen, scale, group().quantity, about, high / 45, across);
     const rising = group().targets.at(-1) > group().targets[0];
     const corner = rising ? bottom - 7 : top + 16; // curves leave the corner above free, or that below
     if (edge - left > 150) words(known ? "measured" : "rehearsed", edge - 6, corner, { "text-anchor": "end", class: "quiet" });
@@ -469,7 +475,6 @@
     for (const each of group().short) measuredCurve(pen, each, "var(--muted)", CROSS, { class: "curve short" });
 
     // The target, and on it the interval of each N, even odds, and N with a line down to it.
-    const across = y.to(target);
     line(left, across, right, across, { class: "target", id: "target-line" });
     marked.forEach(({ at, answer, now }, row) => {
       const style = { stroke: colour(at), "data-model": at };
@@ -491,9 +496,8 @@
       const label = `${SIGNS[at % SIGNS.length]} N = ${count(now.n)} (${levelText()} sure)${off}`;
       words(label, middle, row ? top - 6 : top - 22, { fill: colour(at), "text-anchor": anchor, class: "label" });
     });
-    // Curves begin above the target where errors fall, and below it where scores rise.
-    const under = !rising && across + 20 < bottom;
-    words(`target ${group().texts[state.stop]}`, left + 5, across + (under ? 18 : -9), { class: "quiet", id: "target-text" });
+    // Beside the axis, where no curve runs over it.
+    ["target", group().texts[state.stop]].forEach((text, row) => words(text, left - 6, across - 3 + 14 * row, { "text-anchor": "end", class: "target-text" }));
     show(plot, shapes, wide);
     const told = shown().map((at) => model(at).name).join(", ");
     plot.setAttribute("aria-label", `${group().quantity} over training samples N at ${group().name}, for ${told}`);
@@ -556,7 +560,7 @@
     });
     get("readout").tBodies[0].replaceChildren(...shown().map(row), ...short);
     for (const old of get("plot").querySelectorAll(".cursor")) old.remove();
-    const at = scale.x.to(n);
+    const at = state.n ? scale.x.to(n) : -1; // the answer has its own line
     if (at > scale.right || at < scale.left) return;
     const node = (name, attributes) => get("plot").append(drawn(name, { class: "cursor", ...attributes }));
     node("line", { x1: at, x2: at, y1: scale.top, y2: scale.bottom });
