@@ -97,7 +97,7 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
     holding, failed, unclear = (
         sum(v.holds is holds for v in judged) for holds in (True, False, None)
     )
-    table = f"{holding} of {len(judged)} outcomes of Table 3 hold"
+    table = f"{holding} of {len(judged)} claims of Table 3 hold"
     table += f", {failed} do NOT" * (failed > 0) + f", {unclear} open" * (unclear > 0)
     ours, printed = (_apart(lines, origin) for origin in ("ours, released", "paper"))
     if ours:
@@ -106,10 +106,10 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
         if most < _SAME:
             agreement = "meets the authors' released figures to four digits"
         table = f"our run {agreement}; {table}"
-    steps = [f"run the paper's other sides too (--points {','.join(missing)})"] * bool(missing)
+    steps = [f"run the other sides too (--points {','.join(missing)})"] * bool(missing)
     if printed and printed[0] > _ROUNDED:
-        table += f"; printed Table 2 does NOT match (up to {printed[0]:.1%} off)"
-        steps.insert(0, f"use the released figures, not the printed ones (farthest: {printed[1]})")
+        table += f"; printed Table 2 does NOT match ({printed[0]:.0%} off)"
+        steps.insert(0, "use the released figures, not the printed ones")
     if ours or judged:
         yield f"{start}, {table}."
     if steps:
@@ -143,7 +143,7 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
             beyond = "" if cross.measured else "extrapolated, "
             where = f"crossing at about N = {cross.n:,} ({beyond}90%: {ends})"
             if cross.n > sweep.paper_last:
-                where += f", beyond the paper's N, which end at {sweep.paper_last:,}"
+                where += f", past the paper's last N of {sweep.paper_last:,}"
         equals = f"KO with {n:,} samples equals FC with {needs}"
         yield f"H = {side}, {sweep.protocol}: {equals}; {where}."
     gains = [
