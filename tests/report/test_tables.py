@@ -135,7 +135,7 @@ def test_another_study_has_its_own_calibration(own: Contents) -> None:
         floor, sigma = least_squares(sizes, [line(n, *pair) for n in sizes])
         assert found[2 * place]["this study"] == pytest.approx(floor, rel=1e-9)
         assert found[2 * place + 1]["this study"] == pytest.approx(sigma, rel=1e-9, abs=1e-12)
-    assert (found[0]["error"], found[-1]["error"]) == ("(RMSE / max)^2", "mse")
+    assert (found[0]["error"], found[-1]["error"]) == ("(RMSE / max)^2", "MSE")
 
 
 def test_a_rigorous_point_elsewhere_is_not_judged(paper: Contents, own: Contents) -> None:
