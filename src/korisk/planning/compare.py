@@ -300,12 +300,12 @@ class Comparison(Shown):
         >>> kr.compare(fc, ko, target=0.02).saving()
         'KO needs 4 times fewer samples than FC for 0.02: ... saved, ... against ... for a 50% ...'
         """
-        named = list(zip(self.names, self._plans, strict=True))
-        if limited := [name for name, plan in named if plan.forecast.undertrained]:
+        pairs = list(zip(self.names, self._plans, strict=True))
+        if limited := [name for name, plan in pairs if plan.forecast.undertrained]:
             saving = words.reason("limited", names=" and ".join(limited))
         else:
-            at, ratio, ends = self._fewer
-            (first, better), (second, worse) = named[at], named[1 - at]
+            index, ratio, ends = self._fewer
+            (first, better), (second, worse) = pairs[index], pairs[1 - index]
             bound = "at least " if better.met_at_smallest else "at most " * worse.met_at_smallest
             evens = better.even or 0, worse.even or 0
             saving = words.times_fewer((first, second), self.target, evens, ratio, ends, bound)
@@ -328,10 +328,10 @@ class Comparison(Shown):
     @property
     def better(self) -> int | None:
         """The index of the model that clearly needs fewer samples, if one does."""
-        at, ratio, (low, high) = self._fewer
+        index, ratio, (low, high) = self._fewer
         known = low > 1 if ratio is None else bool(low) or math.isfinite(high)
         limited = any(plan.forecast.undertrained for plan in self._plans)
-        return at if known and not limited and words.times(ratio or 2.0) != "1" else None
+        return index if known and not limited and words.times(ratio or 2.0) != "1" else None
 
     @property
     def record(self) -> str:

@@ -226,8 +226,8 @@ def odds(even: int | None, lower: int | None, upper: int | None, action: str = "
 
 def question(kind: str, **names: str) -> str:
     """The question which opens a page, with a place for its goal."""
-    named = {key: f"{name} ({MEANINGS[name]})" for key, name in names.items() if name in MEANINGS}
-    return QUESTION[kind].format(goal="{goal}", **names | named)
+    full = {key: f"{name} ({MEANINGS[name]})" for key, name in names.items() if name in MEANINGS}
+    return QUESTION[kind].format(goal="{goal}", **names | full)
 
 
 def record(kind: str, rows: Iterable[Held], far: float = 1.0, sure: float = 0.9) -> str:

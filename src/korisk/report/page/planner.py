@@ -38,10 +38,7 @@ LEGEND = {
     "rehearsal": "Points: means on simulated pairs ± standard error, joined by straight lines.",
     "both": "Points: measured means of seeds ± standard error; crosses: on simulated pairs.",
 }
-_FORECAST = (
-    "Dashed with a hatched band: forecast, 90%. On the target's line: N, filled, in its 90% range; "
-    "hollow: N with a 50% chance."
-)
+_FORECAST = "Dashed, hatched: forecast, 90%. Target: N (filled) in its range; 50% chance (hollow)."
 
 
 def unwatched(_: str) -> None:
