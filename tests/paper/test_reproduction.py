@@ -186,7 +186,7 @@ def test_without_a_change_the_words_say_how_far_was_looked() -> None:
     for sizes in ([4, 8], [4, 8, 16]):
         found = crossing(curve("KO", flat(1e-3), sizes), curve("FC", flat(0.1), sizes))
         assert found is not None
-        assert f"KO is better at every measured N, up to {sizes[-1]}" in found.explanation
+        assert f"KO is better at every N tried, up to {sizes[-1]}" in found.explanation
         said = "At least 3 sizes are needed to extrapolate" in found.explanation
         assert said == (len(sizes) == 2)
     assert crossing(curve("KO", flat(1e-3), [4, 8]), curve("FC", flat(1), [16])) is None

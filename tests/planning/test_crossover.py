@@ -192,7 +192,7 @@ def test_beyond_the_pilots_the_model_that_gets_better_is_not_better_already() ->
         assert found.crossover == cross, "equal means contradict nothing"
     assert beside(CROSS, [500, 4000], high, low).crossover is None
     contradicted = beside(BEYOND, [500, 1000], high, low)
-    sentence = "do not clearly cross: FC is better at every measured N, up to 1,000"
+    sentence = "do not clearly cross: FC is better at every N tried, up to 1,000"
     assert sentence in contradicted.explanation
     assert "1,500" not in contradicted.explanation
     assert contradicted.crossover is None
