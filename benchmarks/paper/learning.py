@@ -57,6 +57,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.markdown import table
+from benchmarks.networks import worth64
 from benchmarks.networks.saved import (
     FAIR,
     NAMES,
@@ -83,18 +84,20 @@ from korisk.fitting import DenseFit, DenseRidge, DiagonalRidge, Scorer
 from korisk.fitting.ridge.diagonal import tail_gram
 from korisk.operators import Composed, Matrix, Projector
 from korisk.problems import CtScanner, EllipseSource
+from korisk.problems.problem import Pairs
 
 DATA = Path(__file__).parents[1] / "data" / "learning.csv"
 COLUMNS = ("side", "point", "model", "rate", "n", "seed", "steps", "validation", "mse", "half")
 SIDE = 64  # pixels; bins are half as many again
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-TRAINED = (4, 16, 64, 256, 1024)
-POOL, SEEDS = SIZES[-1], 3  # training images of a seed
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+TRAINED = (4, 16, 64, 256, 1024, 4096)
+SEEDS = 3
 TUNED, TUNING = (16, 1024), 3  # where rates are chosen: the sizes, and a seed of their own
 RATES, FACTOR = (1e-3, 3e-3, 1e-2), 10**0.5
 BATCH, WIDTH = 4, 16
 TUNING_STEPS, STEPS, LEAST = 1000, 8000, 2000  # nobody leaves before LEAST
 FIRST, EVERY, LAST = 250, 10, 9  # the first check; steps between averages; their last ninth or so
+LOWEST = 3e-5  # of rates, where none improves an untrained network
 SETTLED, ALIKE = 0.02, 0.01  # changes that are none: by twice the steps, by the next rate
 WITH = (0, 4, 64)  # samples of KO whose errors are the three targets
 SOLVED = ("KO", "KO towards zero", "FC")
@@ -123,6 +126,21 @@ POINTS = {
     "geometry wrong": Point(views=30, shift=1.0, turned=2.0),
     "all of these": Point(views=30, arc=120, noise=0.05, gains=0.05, shift=0.5, turned=1.0),
 }
+POOL = 1024  # training images of a seed
+# Problems of networks/worth64.py whose operator is right, with slices of patients, and more images.
+RIGHT = {
+    "CT": "ct",
+    "MRI, radial": "radial",
+    "CT, known motion": "motion",
+    "deblurring": "deblur",
+    "MRI": "mri",
+}
+PATIENTS = 4096
+
+
+def pool_of(name: str) -> int:
+    """How many training images a seed has."""
+    return PATIENTS if name in RIGHT else POOL
 
 
 @dataclass(frozen=True)
@@ -132,6 +150,7 @@ class Bench:
     weights: Tensor  # (views, bins), of the analytic reconstruction
     tail: Tensor  # (pixels, measurements): filter and backprojection
     data: Data
+    pool: int = POOL
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -157,8 +176,37 @@ def images(side: int, device: str) -> tuple[Tensor, Tensor]:
     return torch.cat(pools).float(), torch.cat([judged["validation"], judged["test"]]).float()
 
 
+def bench(name: str, side: int, device: str) -> Bench:
+    """The known operators and the data of a point or problem."""
+    return patients(name, device) if name in RIGHT else scanned(POINTS[name], side, device)
+
+
+def patients(name: str, device: str) -> Bench:
+    """A known operator that is right, as a matrix of what is measured, and weights of one."""
+    problem = worth64.problem_of(RIGHT[name])
+    training, judged = list[Pairs](), list[Pairs]()
+    for seed in (*range(SEEDS), TUNING):
+        counts = {"train": TUNED[-1] if seed == TUNING else PATIENTS, "validation": 1, "test": 1}
+        if seed == 0:
+            counts |= {"validation": VALIDATION, "test": TEST}
+        train, *rest = problem.pools(seed=seed + 1, device=device, **counts)
+        training.append(train)
+        judged = judged or rest
+    inputs, seen = (
+        torch.cat([pairs.inputs.float().flatten(1) for pairs in some])
+        for some in (training, judged)
+    )
+    targets, wanted = (
+        torch.cat([pairs.targets.float() for pairs in some]) for some in (training, judged)
+    )
+    measured = inputs.std(0) > 0  # lines that are not measured are left out
+    tail = Composed(problem.known_operators(device)[1]).as_matrix()[:, measured]
+    data = Data(inputs[:, None, None, measured], targets, seen[:, None, None, measured], wanted)
+    return Bench(inputs.new_ones(1, int(measured.sum())), tail.float(), data, PATIENTS)
+
+
 @cache
-def bench(point: Point, side: int, device: str) -> Bench:
+def scanned(point: Point, side: int, device: str) -> Bench:
     """The known operators of the scanner as it should be, and data of the scanner as it is."""
     bins = side + side // 2
     scanner = CtScanner(side=side, views=point.views, bins=bins, beam="fan", arc=point.arc)
@@ -272,7 +320,7 @@ def ridge_fits(at: Bench, members: Sequence[Member]) -> dict[tuple[int, int], De
     )
     fits: dict[tuple[int, int], DenseFit] = {}
     for seed in {member.seed for member in members}:
-        rows = slice(seed * POOL, (seed + 1) * POOL)
+        rows = slice(seed * at.pool, (seed + 1) * at.pool)
         pool = at.data.inputs[rows, 0].double(), at.data.targets[rows].double()
         ridge = DenseRidge(*pool, relu=False)
         for n in {member.n for member in members if member.seed == seed}:
@@ -284,7 +332,7 @@ def left_out(at: Bench, fits: dict[tuple[int, int], DenseFit], members: Sequence
     """What dense layers make of images that they have not seen; judged images by member."""
     images, targets, judged = [], [], {}
     for (n, seed), fit in fits.items():
-        own = slice(seed * POOL, seed * POOL + n)
+        own = slice(seed * at.pool, seed * at.pool + n)
         inputs, wanted = at.data.inputs[own, 0].double(), at.data.targets[own].double()
         kernel = inputs.flatten(1) @ inputs.flatten(1).T
         kernel.diagonal().add_(min(fit.penalty, 1e9 * fit.training.scale))
@@ -306,7 +354,7 @@ def ensemble(
     model: str, at: Bench, members: Sequence[Member]
 ) -> tuple[Callable[[Maker], nn.Module], Data, list[int]]:
     """What makes the networks of some members, their data, and where each one's samples begin."""
-    begins = [member.seed * POOL for member in members]
+    begins = [member.seed * at.pool for member in members]
     if model == "KO + U-Net":
         return lambda make: KnownUNet(make, at), at.data, begins
     if model == "FC + U-Net":
@@ -341,9 +389,9 @@ class Lasting(Training):
         cells = [(member.n, member.seed) for member in self.members]
         build, data, begins = ensemble(model, at, self.members)
         super().__init__(
-            build, data, cells, torch.ones(steps), way, WIDTH, device, batch=BATCH, pool=POOL
+            build, data, cells, torch.ones(steps), way, WIDTH, device, batch=BATCH, pool=at.pool
         )
-        moved = [begin - seed * POOL for begin, (_, seed) in zip(begins, cells, strict=True)]
+        moved = [begin - seed * at.pool for begin, (_, seed) in zip(begins, cells, strict=True)]
         self.batches += torch.tensor(moved, device=device)[:, None]
         self.averages = [parameter.detach().clone() for parameter in self.parameters]
         self._use({})
@@ -492,9 +540,11 @@ def tuned(model: str, at: Bench, n: int, steps: int, device: str) -> tuple[float
         tried = {member.rate: found[member][-1].validation for member in sorted(found)}
         rates, wanted = list(tried), []
         best = min(rates, key=lambda rate: tried[rate])
+        # Where no rate improves what is there before training, lower ones may.
+        idle = tried[best] == min(past[0].validation for past in found.values())
         for edge, inner, factor in ((0, 1, 1 / FACTOR), (-1, -2, FACTOR)):
             ahead = tried[rates[edge]] < (1 - ALIKE) * tried[rates[inner]]
-            if best == rates[edge] and ahead:
+            if (best == rates[edge] and ahead) or (idle and edge == 0 and rates[0] > LOWEST):
                 wanted.append(float(f"{best * factor:.0e}"))
     return best, [
         (f"{m.rate:g}", n, "tuning", *found[m][-1], found[m][-3].test) for m in sorted(found)
@@ -539,14 +589,14 @@ def solved(model: str, at: Bench) -> Iterator[Row]:
     gram = tail_gram(tail)
     toward = at.weights.double() if model == "KO" else None
     for seed in range(SEEDS):
-        rows = slice(seed * POOL, seed * POOL + SIZES[-1])
+        rows = slice(seed * at.pool, (seed + 1) * at.pool)
         pool = at.data.inputs[rows, 0].double(), at.data.targets[rows].double()
         ridge = (
             DenseRidge(*pool)
             if model == "FC"
             else DiagonalRidge(tail, *pool, toward=toward, gram=gram)
         )
-        for n in (0, *SIZES):
+        for n in (0, *(n for n in SIZES if n <= at.pool)):
             if n == 0:
                 fit = ridge.training(1).fit(penalty=math.inf)
             else:
@@ -582,11 +632,12 @@ def measure(options: argparse.Namespace) -> None:
     start = time.monotonic()
     for name, model in ((name, model) for model in options.models for name in options.points):
         done, rates = kept(out, options.side)
-        sizes = [n for n in options.sizes if (name, model, n) not in done]
+        wanted = [n for n in options.sizes if n <= pool_of(name)]
+        sizes = [n for n in wanted if (name, model, n) not in done]
         before = time.monotonic()
         if not sizes or before - start > options.seconds:
             continue
-        at = bench(POINTS[name], options.side, options.device)
+        at = bench(name, options.side, options.device)
         if model in SOLVED:
             rows = list(solved(model, at))
         else:
@@ -665,7 +716,7 @@ def tables() -> Iterator[str]:
     curves, samples, fair = [], [], []
     trainings: list[Sequence[object]] = []
     judged: dict[str, list[dict[str, bool | None]]] = defaultdict(list)
-    largest = SIZES[-1]
+    largest = POOL
     for point, models in kept_cells().items():
         for model in (*SOLVED, *NETWORKS):
             if model not in models:
@@ -744,7 +795,7 @@ def main() -> None:
     add("--seconds", type=float, default=math.inf, help="start no curve that would end after them")
     add("--side", type=int, default=SIDE, help="pixels along an edge")
     add("--models", nargs="+", default=[*NETWORKS, *SOLVED], choices=[*NETWORKS, *SOLVED])
-    add("--points", nargs="+", default=list(POINTS), choices=list(POINTS))
+    add("--points", nargs="+", default=list(POINTS), choices=[*POINTS, *RIGHT])
     add("--sizes", type=int, nargs="+", default=TRAINED, help="N of networks that are trained")
     add("--steps", type=int, nargs=2, default=(TUNING_STEPS, STEPS), help="of rates, and at most")
     options = parser.parse_args()

@@ -57,7 +57,7 @@ def page(name: str) -> str:
 
 def test_pages_say_what_was_measured_beside_the_best_dense_network() -> None:
     learned, note = page("explanation/learning.md"), page("paper/index.md")
-    largest = float(learning.SIZES[-1])
+    largest = float(learning.POOL)
     untrained, passed, few, usual = (list[float]() for _ in range(4))
     leads, worse, falls, rival_falls = (list[float]() for _ in range(4))
     for models in learning.kept_cells().values():
