@@ -522,7 +522,7 @@ def settled(history: dict[Member, list[Reached]], n: int) -> bool:
     pasts = [past for member, past in history.items() if member.n == n]
     if pasts[0][-1].steps < LEAST:
         return False
-    now, half = (sum(past[back].test for past in pasts) for back in (-1, -3))
+    now, half = (sum(past[back].validation for past in pasts) for back in (-1, -3))
     return abs(now - half) < SETTLED * half
 
 

@@ -92,6 +92,10 @@ def test_pages_say_what_was_measured_beside_the_best_dense_network() -> None:
     assert f"needs {times} samples" in note
     assert "would say over 100" in note
     assert min(usual) > 100
+    judging = learning.VALIDATION
+    counted = [(largest + judging) / (n + judging) for n in few]
+    assert f"{min(few) + judging:.0f} to {max(few) + judging:.0f} stand beside 1,152" in note
+    assert f"{min(counted):.1f} to {max(counted):.1f} times fewer" in note
     assert f"by {min(leads):.1f} to {max(leads):.0f} times in error" in learned
     for text in (learned, note):
         assert f"has {min(worse):.1f} to {max(worse):.0f} times its" in text

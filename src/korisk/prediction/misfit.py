@@ -40,7 +40,7 @@ NOTHING_MEASURED = LogErrors(*np.zeros((3, 0)))
 class Belief:
     """Prior of the misfit, before anything is measured."""
 
-    shapes: Grid = ((0.05, 0.5), (0.15, 0.5))  # a
+    shapes: Grid = ((0.03, 0.5), (0.09, 0.5))  # a
     lengths: Grid = ((3.0, 0.5), (12.0, 0.5))  # l, in doublings of N
     offsets: Grid  # of reality from its simulation
 
