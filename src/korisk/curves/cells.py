@@ -4,12 +4,14 @@ import math
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from numbers import Real
 from typing import Any, TypeGuard
 
 from korisk.curves.formats import Source
 from korisk.errors import invalid, shown
 
+_remembered = lru_cache(maxsize=2**16)  # cells are looked at several times, and many are alike
 MAX_LABEL = 80  # characters of a seed, model or metric
 
 # What people and programs write where there is no number.
@@ -129,11 +131,13 @@ def number(cell: object, mark: str | None, *, decimals: bool = False) -> float:
     return float(text.replace("," if mark == "." else ".", "").replace(mark, "."))
 
 
+@_remembered
 def _bare(text: str) -> str:
     """Remove the percent sign and spaces between thousands, and use a plain minus."""
     return _SPACES.sub("", text.removesuffix("%").strip().replace("\u2212", "-"))
 
 
+@_remembered
 def _is_numeric(cell: str) -> bool:
     text = _bare(cell)
     return (

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -223,6 +224,7 @@ def unit(name: str | Unit) -> Unit:
     return UNITS[key]
 
 
+@lru_cache(maxsize=1024)
 def words(name: str) -> list[str]:
     """Split the name of a column or metric into words: `test_R²` and `testR2` are test, r2."""
     plain = unicodedata.normalize("NFKC", name).replace("^", "")
