@@ -209,7 +209,7 @@ def test_constants_of_the_planner_are_those_of_its_page() -> None:
         f"at most {NEAR} times the pilot",
         f"below {UNLIKELY:.0%}",
         f"takes τ above {ROUGHEST:g}",
-        f"the plausible range of N, with probabilities of {100 * TAIL:g} and {1 - TAIL:.0%}",
+        f"the 90% range of N, with probabilities of {100 * TAIL:g} and {1 - TAIL:.0%}",
         f"More than {MOST_SIZES} sizes are averaged",
     ):
         assert fact in page, fact

@@ -15,6 +15,7 @@ from korisk.planning.compare import Comparison
 from korisk.planning.futures.law import Law
 from korisk.planning.futures.posterior import posterior
 from korisk.planning.futures.prior import PRIOR
+from korisk.planning.pilot import Longer
 from korisk.planning.plan import Forecast
 from korisk.planning.words import SIMULATED_ALONE
 from korisk.prediction.law import RehearsedLaw
@@ -331,3 +332,14 @@ def test_every_metric_gives_the_same_answer_in_its_unit(metric: str) -> None:
     assert other.in_metric("mse").curve.error == pytest.approx(made.curve.error)
     peak = other.in_metric("psnr", data_range=50.0).curve.means
     assert peak == pytest.approx(made.curve.means / 2500)
+
+
+def test_a_network_that_longer_training_improves_comes_first_in_what_to_do_next() -> None:
+    dense = rehearsal(power(SIZES, scale=50))
+    last = float(dense.curve.means[-1])
+    more = Longer(n=int(SIZES[-1]), factor=2, errors=[0.5 * last], before=[last])
+    target = 0.7 * last
+    for other, first in ((dense, 0), (replace(dense, longer=more), 1)):
+        pair = Comparison(PLAIN.forecast().plan(target), other.forecast().plan(target))
+        assert pair.better == first
+    assert "train 2 times as long" in pair.steps()[0]

@@ -371,7 +371,10 @@ class Curve(Shown):
                 answers = _units(("accuracy", "for fractions of 1"), ("error", "for errors"))
                 problem = f"metric {shown(metric)} does not say whether larger is better"
                 raise Question(f"{path}: {problem}", *answers)
-            curve = cls.of_errors(n, error, seed, stored.model, name, of_metric)
+            try:
+                curve = cls.of_errors(n, error, seed, stored.model, name, of_metric)
+            except KoriskError as wrong:
+                raise KoriskError(f"{path}: ", wrong.message) from None
             _checks.set_fields(curve, read_as="; ".join(stored.notes))
             curves.append(curve)
         return tuple(curves)

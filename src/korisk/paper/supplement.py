@@ -92,26 +92,29 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
     seeds = min(int(curve.counts.min()) for run in runs for curve in (run.known, run.dense))
     ran = sorted({run.side for run in runs})
     missing = [str(side) for side in paper.OF_PAPER if side not in ran]
-    of_paper = f"{len(paper.OF_PAPER) - len(missing)} of the paper's {len(paper.OF_PAPER)}"
-    start = f"At image side H = {', '.join(map(str, ran))} ({of_paper}; {counted(seeds, 'seed')})"
+    of_paper = f"{len(paper.OF_PAPER) - len(missing)} of {len(paper.OF_PAPER)}"
+    where = f"image side H = {', '.join(map(str, ran))}, {of_paper}; {counted(seeds, 'seed')}"
     holding, failed, unclear = (
         sum(v.holds is holds for v in judged) for holds in (True, False, None)
     )
     table = f"{holding} of {len(judged)} claims of Table 3 hold"
     table += f", {failed} do NOT" * (failed > 0) + f", {unclear} open" * (unclear > 0)
     ours, printed = (_apart(lines, origin) for origin in ("ours, released", "paper"))
+    steps = [f"run H = {','.join(missing)} too (--points)"] * bool(missing)
+    beside, misprinted = [], bool(printed and printed[0] > _ROUNDED)
     if ours:
         most, farthest = ours
-        agreement = f"is within {most:.1%} of the authors' released figures (farthest: {farthest})"
+        agreement = f"is within {most:.1%} of the released figures (farthest: {farthest})"
         if most < _SAME:
             agreement = "meets the authors' released figures to four digits"
-        table = f"our run {agreement}; {table}"
-    steps = [f"run the other sides too (--points {','.join(missing)})"] * bool(missing)
-    if printed and printed[0] > _ROUNDED:
-        table += f"; printed Table 2 does NOT match ({printed[0]:.0%} off)"
+        beside.append(f"our run {agreement}")
+    if printed and misprinted:
+        beside.append(f"printed Table 2 does NOT match (up to {printed[0]:.0%} off)")
         steps.insert(0, "use the released figures, not the printed ones")
     if ours or judged:
-        yield f"{start}, {table}."
+        verdict = "Partly" if failed else "Mostly yes" if unclear or misprinted else "Yes"
+        found = "; ".join(beside)
+        yield f"{verdict}: {table} ({where}){found and '. '}{found[:1].upper()}{found[1:]}."
     if steps:
         yield f"Do next: {'; '.join(steps)}."
     outcomes = []

@@ -327,7 +327,10 @@ class Comparison(Shown):
 
     @property
     def better(self) -> int | None:
-        """The index of the model that clearly needs fewer samples, if one does."""
+        """The index of the model to act on first: to be trained longer, or that needs fewer."""
+        for index, plan in enumerate(self._plans):
+            if plan.forecast.longer and plan.recommend().action == "train":
+                return index
         index, ratio, (low, high) = self._fewer
         known = low > 1 if ratio is None else bool(low) or math.isfinite(high)
         limited = any(plan.forecast.undertrained for plan in self._plans)
@@ -382,7 +385,8 @@ class Comparison(Shown):
         Returns
         -------
         list of str
-            First the advice for the model that needs fewer samples, or that neither clearly does.
+            First the advice for a model that is to be trained longer, or that needs fewer samples;
+            or that neither clearly does.
         """
         plans = zip(self.names, self._plans, strict=True)
         lines = [advice_line(*pair, sure, self.record) for pair in plans]
