@@ -113,8 +113,9 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
         steps.insert(0, "use the released figures, not the printed ones")
     if ours or judged:
         verdict = "Partly" if failed else "Mostly yes" if unclear or misprinted else "Yes"
-        found = "; ".join(beside)
-        yield f"{verdict}: {table} ({where}){found and '. '}{found[:1].upper()}{found[1:]}."
+        agreements = "; ".join(beside)
+        agreements = f" {agreements[0].upper()}{agreements[1:]}." if beside else ""
+        yield f"{verdict}: {table} ({where}).{agreements}"
     if steps:
         yield f"Do next: {'; '.join(steps)}."
     outcomes = []

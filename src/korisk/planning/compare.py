@@ -347,8 +347,7 @@ class Comparison(Shown):
     def _unit_doubt(self) -> str:
         """A question where one model may have percent and the other fractions; else empty."""
         models = zip(self.names, (plan.forecast.evidence for plan in self._plans), strict=True)
-        ascending = sorted(models, key=lambda model: float(model[1].means[-1]))
-        (low_name, low), (high_name, high) = ascending
+        (low_name, low), (high_name, high) = sorted(models, key=lambda pair: pair[1].means[-1])
         _, of_low, of_high = np.intersect1d(low.sizes, high.sizes, return_indices=True)
         ratios = high.means[of_high] / low.means[of_low]
         fractions = low.unit.law == "error" and low.means.max() < 1 < high.means.min()
@@ -390,9 +389,8 @@ class Comparison(Shown):
         """
         plans = zip(self.names, self._plans, strict=True)
         lines = [advice_line(*pair, sure, self.record) for pair in plans]
-        if self.better is None:
-            return [words.NEXT_EACH, *lines]
-        return [f"{words.NEXT}{lines.pop(self.better)}", *lines]
+        first = self.better
+        return [words.NEXT_EACH if first is None else f"{words.NEXT}{lines.pop(first)}", *lines]
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values, for JSON.
@@ -402,11 +400,10 @@ class Comparison(Shown):
         dict
             See docs/reference/files.md for its keys.
         """
-        first, second = self.names
         return {
             "target": self.target,
-            "first": {"name": first, **self.first.to_dict()},
-            "second": {"name": second, **self.second.to_dict()},
+            "first": {"name": self.names[0], **self.first.to_dict()},
+            "second": {"name": self.names[1], **self.second.to_dict()},
             "saving": self.saving(),
             "record": self.record,
             "ratio": self.ratio,
