@@ -19,6 +19,7 @@ from benchmarks.networks.saved import (
     tuned_tables,
 )
 from benchmarks.paper import learning
+from benchmarks.planner.image_networks import VALIDATION
 
 SIZES = np.array([2.0**power for power in range(1, 11)])
 
@@ -92,7 +93,7 @@ def test_pages_say_what_was_measured_beside_the_best_dense_network() -> None:
     assert f"needs {times} samples" in note
     assert "would say over 100" in note
     assert min(usual) > 100
-    judging = learning.VALIDATION
+    judging = VALIDATION
     counted = [(largest + judging) / (n + judging) for n in few]
     assert f"{min(few) + judging:.0f} to {max(few) + judging:.0f} stand beside 1,152" in note
     assert f"{min(counted):.1f} to {max(counted):.1f} times fewer" in note
