@@ -300,7 +300,7 @@ class Ablation(Reported):
     ...                      replace=wrong, sizes=[4, 8, 16], seeds=2,
     ...                      training=kr.prediction.Training(steps=10))
     >>> print(ablation.explain())
-    On simulated images (random ellipses; ...
+    On simulated images alone (random ellipses): ...
     """
 
     layer: str
