@@ -28,7 +28,7 @@ LINES = {
     "planning": 2350,  # what to collect beyond the pilot; records beside comparisons
     "curves": 2350,  # names decide, spreads, units in cells; every remedy is tried
     "studies": 2050,
-    "cli": 1900,
+    "cli": 1850,
     "fitting": 1350,
     "problems": 1100,
     "images": 1100,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from korisk.ablation.ablation import Ablation
     from korisk.studies.spec.study import Study
 
+_BY = "dense|low-rank|convolution|wrong"
 _KINDS = {"rank": "low-rank", "kernel": "convolution"}  # of replacements that have these keys
 _REPLACEMENT_KEYS = ("start", "rank", "kernel", "wrong")
 _KEYS = ("replace", "by", *_REPLACEMENT_KEYS, "target")  # below `ablation:` in a study
@@ -35,15 +36,9 @@ class Change:
     """What is replaced, and at which target both networks are compared."""
 
     replace: Annotated[str | None, "The known layer to replace. [default: A^T]"] = None
-    by: Annotated[
-        str | None,
-        "dense|low-rank|convolution|wrong",
-        "Learned matrix, two of low rank, learned convolution, or wrong operator. [default: dense]",
-    ] = None
+    by: Annotated[str | None, _BY, "The substitute: learned, or wrong. [default: dense]"] = None
     wrong: Annotated[float | None, "SHARE", "How wrong the operator is: 0.05 for 5%."] = None
-    target: Annotated[
-        float | None, "E", "Value of the metric to compare at. [default: one that both reach]"
-    ] = None
+    target: Annotated[float | None, "E", "Where to compare. [default: what both reach]"] = None
     metric: Metric = "mse"
     data_range: Range = None
     bound: Annotated[bool, "Whether to compare the bounds of both networks."] = True
@@ -68,9 +63,7 @@ def ablate(
     change: Change,
     recipe: Recipe,
     *,
-    out: Annotated[
-        Path | None, "DIR", f"Write {CURVES}, {RESULT}, a page and the figure there."
-    ] = None,
+    out: Annotated[Path | None, "DIR", "Write curves, answer, page and figure there."] = None,
     json: Json = False,
 ) -> None:
     """Measure what a known operator saves: train a network with it, and with it replaced.

@@ -85,22 +85,14 @@ _OUTPUT_ERRORS |= {errno.EDQUOT, errno.EAGAIN}
 _NO_MEMORY = ("allocate memory", "not enough memory", "out of memory")
 
 
-def _show_version(is_set: bool) -> None:
-    if is_set:
-        print(f"korisk {__version__}")
-        raise typer.Exit
-
-
 @app.callback()
 def _root(
     context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
+    if version:
+        print(f"korisk {__version__}")
+        raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
 

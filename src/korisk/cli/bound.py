@@ -23,6 +23,10 @@ from korisk.theory.budget import samples_needed, uncalibrated
 
 _DEFAULT_N = 1000
 _LARGEST_N = 10**300  # beyond it log N / N is zero, and N not a double
+_MODULE = (
+    "Describe a PyTorch module instead: BUILD() in FILE.py returns it, and FILE.py defines "
+    "operator; or it returns (module, example)."
+)
 _SAME = 1e-6  # relative difference of slopes that counts as rounding
 
 
@@ -30,12 +34,8 @@ _SAME = 1e-6  # relative difference of slopes that counts as rounding
 class Asked:
     """Where the bound is evaluated, and in which form."""
 
-    n: Annotated[
-        float | None, Option("-n"), "N", "Samples. [default: what the target needs, else 1000]"
-    ] = None
-    target: Annotated[
-        float | None, "E", "Squared error to reach; shows the N from which it holds."
-    ] = None
+    n: Annotated[float | None, Option("-n"), "N", "Samples. [default: by target, or 1000]"] = None
+    target: Annotated[float | None, "E", "Squared error to reach: shows the N it needs."] = None
     replace: Annotated[str | None, "LAYER", "Show what making this layer known would save."] = None
     bound: Annotated[str, "|".join(BOUNDS), "The form of the bound."] = "composed"
 
@@ -56,15 +56,8 @@ class Asked:
 
 
 def bound(
-    path: Annotated[
-        Path | None, Positional(), "NETWORK.yaml", "The network; see examples/ for some."
-    ] = None,
-    network: Annotated[
-        str | None,
-        "FILE.py:BUILD",
-        "Describe a PyTorch module instead: BUILD() in FILE.py returns it, and FILE.py defines "
-        "operator; or it returns (module, example).",
-    ] = None,
+    path: Annotated[Path | None, Positional(), "NETWORK.yaml", "One as in examples/."] = None,
+    network: Annotated[str | None, "FILE.py:BUILD", _MODULE] = None,
     *,
     asked: Asked,
     write: Annotated[Path | None, "FILE.yaml", "Save the network that --network describes."] = None,

@@ -17,13 +17,9 @@ def calibrate(
     *,
     target: Annotated[float | None, "E", "The error to reach, in the unit of the pilot."] = None,
     against: Annotated[
-        str | None,
-        "MODEL|FILE",
-        "With more to learn: a model, or a file of its own. [default: the second of two models]",
+        str | None, "MODEL|FILE", "The model with more to learn. [default: the second of two]"
     ] = None,
-    network: Annotated[
-        Path | None, "NETWORK.yaml", "The pilot's network, to calibrate C and kappa of its layer."
-    ] = None,
+    network: Annotated[Path | None, "NETWORK.yaml", "Calibrate C and kappa of its layer."] = None,
     model: Annotated[str | None, "Which model. [default: every one]"] = None,
     reading: options.Reading,
     json: options.Json = False,

@@ -11,14 +11,10 @@ from korisk.planning.compare import comparison_tables
 
 
 def compare(
-    paths: Annotated[
-        list[Path], "PILOT [OTHER]", "A file or store with two models, or two; as for korisk plan."
-    ],
+    paths: Annotated[list[Path], "PILOT [OTHER]", "A file or store of two models, or two of them."],
     *,
     target: options.Targets = None,
-    models: Annotated[
-        str | None, "KO,FC", "Which two, with known operators first. [default: the file's order]"
-    ] = None,
+    models: Annotated[str | None, "KO,FC", "Which two, known operators first."] = None,
     reading: options.Reading,
     answer: options.Answer,
     full: options.Full = False,
@@ -27,15 +23,13 @@ def compare(
 
     Shows how many times fewer samples the better of the two needs, and what to do with each.
     """
-    targets = list(dict.fromkeys(target or []))
-    if not targets:
+    if not target:
         raise KoriskError("compare needs --target; give the value that both are to reach")
     if len(paths) > 2:
         raise KoriskError(f"compare takes one file or two, got {len(paths)}; name two of them")
-    answer.check(targets)
+    answer.check(target)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
-    targets = options.in_unit(targets, curves)
-    comparisons = [compared(*curves, value) for value in targets]
+    comparisons = [compared(*curves, value) for value in options.in_unit(target, curves)]
     if answer.json:
         interpretation = "; ".join(dict.fromkeys(c.read_as for c in curves if c.read_as))
         contents = [result.to_dict() | {"read_as": interpretation} for result in comparisons]

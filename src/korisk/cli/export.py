@@ -15,15 +15,12 @@ from korisk.store.store import Store, store_path
 from korisk.studies import results
 from korisk.texts import counted
 
+_FORMATS = "csv, json or parquet (needs korisk[parquet]). [default: as FILE is named, else csv]"
+
 
 def export(
     path: Folder,
-    kind: Annotated[
-        str | None,
-        typer.Option("--format"),
-        "FORMAT",
-        "csv, json or parquet (needs korisk[parquet]). [default: as FILE is named, else csv]",
-    ] = None,
+    kind: Annotated[str | None, typer.Option("--format"), "FORMAT", _FORMATS] = None,
     output: Annotated[Path | None, "FILE", "The file to write. [default: stdout]"] = None,
     metric: Annotated[str | None, "Only this metric, as a pilot for korisk plan."] = None,
     point: Annotated[str | None, "Only this point. [default: all]"] = None,

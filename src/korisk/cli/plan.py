@@ -24,12 +24,8 @@ def plan(
     path: Annotated[Path, "PILOT", "A table of errors over N, or the store of a study."],
     asked: options.Asked,
     *,
-    related: Annotated[
-        list[Path] | None, "Curves of the same network on other data. Repeatable."
-    ] = None,
-    model: Annotated[
-        str | None, "Which model; where none is named, what to call it. [default: every one]"
-    ] = None,
+    related: Annotated[list[Path] | None, "Curves of the same network on other data."] = None,
+    model: Annotated[str | None, "Which one, or a name for the only one. [default: all]"] = None,
     reading: options.Reading,
     answer: options.Answer,
     full: options.Full = False,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Asked(options.Asked):
     """What is asked of a rehearsal, in one of its metrics."""
 
-    target: Annotated[list[float] | None, "E", "A value of the metric to reach. Repeatable."] = None
+    target: Annotated[list[float] | None, "E", "A value of the metric to reach."] = None
     metric: options.Metric = "mse"
     data_range: options.Range = None
 
@@ -95,9 +95,7 @@ def rehearse(
     asked: Asked,
     answer: options.Answer,
     *,
-    out: Annotated[
-        Path | None, "DIR", "Write prediction.json there, for the study's report."
-    ] = None,
+    out: Annotated[Path | None, "DIR", "Write prediction.json there, for a report."] = None,
 ) -> None:
     """How many samples will a target need? The learning curve before a scan is made.
 

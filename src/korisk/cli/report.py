@@ -19,16 +19,10 @@ PARTS = ("page", "figures", "tables")
 
 def report(
     path: Folder,
-    out: Annotated[
-        Path | None, "FOLDER", "Where report.html, figures/ and tables/ go. [default: DIR]"
-    ] = None,
-    target: Annotated[
-        float | None, "E", "The first target of the page. [default: close to the lowest error]"
-    ] = None,
-    only: Annotated[str | None, "PART,...", "page, figures, tables. [default: all three]"] = None,
-    formats: Annotated[str, "FORMAT,...", "Formats of the figures: png, svg, pdf."] = ",".join(
-        FIGURE_KINDS
-    ),
+    out: Annotated[Path | None, "FOLDER", "Where to write. [default: DIR]"] = None,
+    target: Annotated[float | None, "E", "First of the page. [default: near the least]"] = None,
+    only: Annotated[str, "PART,...", "What to draw."] = ",".join(PARTS),
+    formats: Annotated[str, "FORMAT,...", "Of the figures."] = ",".join(FIGURE_KINDS),
     json: Json = False,
 ) -> None:
     """Draw a study: one page that answers how much data it takes, figures, tables.
@@ -36,7 +30,7 @@ def report(
     Nothing is run again. An unfinished or running study is reported as far as it is stored, and the
     page lists what is missing.
     """
-    parts = _names("--only", ",".join(PARTS) if only is None else only, PARTS)
+    parts = _names("--only", only, PARTS)
     kinds = _names("--formats", formats, FIGURE_KINDS)
     if target is not None and "page" not in parts:
         raise KoriskError("--target is for the page; add page to --only, or leave it out")

@@ -33,12 +33,8 @@ def run(
     path: Annotated[Path, "STUDY.yaml", "The study; see docs/reference/study.md."],
     *,
     out: Annotated[Path | None, "DIR", "Folder for results. [default: named as the file]"] = None,
-    scheduler: Annotated[
-        str | None, "ADDRESS", "A Dask scheduler to run the cells, such as tcp://host:8786."
-    ] = None,
-    dry_run: Annotated[
-        bool, "List the cells with state, estimated time and memory; run nothing."
-    ] = False,
+    scheduler: Annotated[str | None, "ADDRESS", "A Dask scheduler: tcp://host:8786."] = None,
+    dry_run: Annotated[bool, "List the cells with state, time and memory; run nothing."] = False,
     running: Running,
     full: Full = False,
     json: Json = False,

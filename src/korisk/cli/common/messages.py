@@ -63,7 +63,7 @@ class Command(TyperCommand):
     """A command whose options are arguments of the library.
 
     In the annotation `Annotated[type, "E", "The value."]` of an option, the single word is its
-    metavar and the sentence its help.
+    metavar and the sentence its help, to which a list adds that it can be repeated.
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -74,7 +74,8 @@ class Command(TyperCommand):
             hint = hints.get(parameter.name or "")
             texts = [text for text in getattr(hint, "__metadata__", ()) if isinstance(text, str)]
             if texts and " " in texts[-1]:
-                parameter.help = texts.pop()
+                repeatable = getattr(parameter, "multiple", False)
+                parameter.help = texts.pop() + " Repeatable." * repeatable
             if not getattr(parameter, "is_flag", False):
                 kinds = [
                     _METAVARS[word] for word in re.findall(r"\w+", str(hint)) if word in _METAVARS

@@ -16,23 +16,30 @@ from korisk.files import page_file
 
 Json = Annotated[bool, "Print JSON instead."]
 Plot = Annotated[Path | None, "FILE", "Draw a figure, .png, .svg or .pdf (needs korisk[report])."]
-# A lambda, because the parser is defined further down.
-Targets = Annotated[
-    list[float] | None,
-    Option(parser=lambda text: _target(text)),
-    "E",
-    "The value to reach, in the unit of the metric, such as 0.003, 30 or 88%. Repeatable.",
-]
 Metric = Annotated[str, "mse|rmse|nmse|psnr", "Of targets and answers."]
 Range = Annotated[
     float | None, Option("--range"), "X", "Range of image values, for psnr. [default: their own]"
 ]
-Column = Annotated[
-    list[str] | None, "OURS=YOURS", "Name a column, as in --column n=train_size. Repeatable."
-]
+Column = Annotated[list[str] | None, "OURS=YOURS", "Name a column: --column n=train_size."]
 Folder = Annotated[Path, "DIR", "The folder of a study, or its store."]
 Device = Annotated[str, "cpu, cuda, cuda:1, or auto: a GPU if there is one."]
 Full = Annotated[bool, "Print everything: more levels, all that is odd, tables."]
+
+
+class Percent(float):
+    """A target typed with a percent sign."""
+
+
+def _target(text: str) -> float:
+    """Parse a target such as 0.01 or 88%."""
+    try:
+        return Percent(float(text[:-1])) if text.endswith("%") else float(text)
+    except ValueError:
+        raise BadParameter(f"{text!r} is not a valid float.") from None
+
+
+_TARGET = "The value to reach, in the unit of the metric, such as 0.003, 30 or 88%."
+Targets = Annotated[list[float] | None, Option(parser=_target), "E", _TARGET]
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Asked:
     """The targets and sizes that are asked about, and how sure the answer is to be."""
 
     target: Targets = None
-    at: Annotated[list[float] | None, "N", "Show the expected error at N. Repeatable."] = None
+    at: Annotated[list[float] | None, "N", "Show the expected error at N."] = None
     sure: Annotated[float, "P", "Chance that the samples are enough, 0.5 to 0.99."] = 0.9
     cost: Annotated[float | None, "PRICE", "Price of one sample, to price the advice."] = None
 
@@ -50,15 +57,14 @@ class Answer:
     """Where the answer is written, besides sentences and tables on the terminal."""
 
     plot: Plot = None
-    html: Annotated[
-        Path | None, "FILE", "Write a page with the answer, FILE.html (needs korisk[report])."
-    ] = None
+    html: Annotated[Path | None, "FILE", "Write a page, FILE.html (needs korisk[report])."] = None
     json: Json = False
 
     def check(self, targets: Sequence[float]) -> None:
         """Raise if a file could not be written, before anything is computed."""
-        drawable, remedy = self.plot is None or len(targets) < 2, "leave the others out"
-        require(drawable, "--plot", "draw one --target", len(targets), remedy)
+        count = len(set(targets))
+        drawable, remedy = self.plot is None or count < 2, "leave the others out"
+        require(drawable, "--plot", "draw one --target", count, remedy)
         check_plot(self.plot)
         if self.html is not None:
             page_file(self.html)
@@ -77,31 +83,19 @@ class Running:
     page: Annotated[bool, "Write report.html into the folder too (needs korisk[report])."] = False
 
 
-class Percent(float):
-    """A target typed with a percent sign."""
-
-
-def _target(text: str) -> float:
-    """Parse a target such as 0.01 or 88%."""
-    try:
-        return Percent(float(text[:-1])) if text.endswith("%") else float(text)
-    except ValueError:
-        raise BadParameter(f"{text!r} is not a valid float.") from None
-
-
 def in_unit(targets: Sequence[float], curves: Sequence[Curve]) -> list[float]:
-    """Convert targets to the unit of the curves: 88% is 88 for scores up to 100, else 0.88."""
-    unit, values = curves[0].unit, []
+    """Each target once, in the unit of the curves: 88% is 88 for scores up to 100, else 0.88."""
+    unit = curves[0].unit
     percent = unit.law == "percent" or unit.name in ("error_percent", "rmse_percent")
     up_to_100 = percent or (unit.law == "error" and curves[0].error.max() > 1)
-    known = percent or unit.law in ("error", "complement")
+    values: dict[float, None] = {}
     for target in targets:
-        if isinstance(target, Percent) and not known:
+        is_share = isinstance(target, Percent) and not up_to_100
+        if is_share and unit.law not in ("error", "complement"):
             problem = f"--target {target:g}% needs a metric up to 1 or 100, not {unit.name}"
             raise KoriskError(f"{problem}; write the value to reach")
-        is_fraction = isinstance(target, Percent) and not up_to_100
-        values.append(float(target) / 100 if is_fraction else float(target))
-    return list(dict.fromkeys(values))
+        values[float(target) / 100 if is_share else float(target)] = None
+    return list(values)
 
 
 def pairs(option: str, texts: list[str] | None, form: str, example: str) -> dict[str, list[str]]:
@@ -132,25 +126,13 @@ def whole_numbers(option: str, text: str) -> list[int]:
 class Reading:
     """The options that say how files are read; none of them has a default but None."""
 
-    metric: Annotated[
-        str | None, "Which metric, if there are several; where none is named, what to call it."
-    ]
-    unit: Annotated[
-        str | None, "UNIT", f"Unit: {', '.join(UNITS)}. [default: by the metric's name]"
-    ]
+    metric: Annotated[str | None, "Which metric; where none is named, what to call it."]
+    unit: Annotated[str | None, "UNIT", f"{', '.join(UNITS)}. [default: by the metric's name]"]
     column: Column
-    filter: Annotated[
-        list[str] | None,
-        "COLUMN=VALUE",
-        "Read rows with that value: --filter set=test; set=!train leaves rows out. Repeatable.",
-    ]
-    ignore: Annotated[list[str] | None, "COLUMN", "Columns without a role. Repeatable."]
-    last: Annotated[
-        str | None, "COLUMN", "Such as epoch: of rows that differ only in it, the last is read."
-    ]
-    scale: Annotated[
-        list[str] | None, "OURS=FACTOR", "Multiply n or error: --scale n=1000. Repeatable."
-    ]
+    filter: Annotated[list[str] | None, "COLUMN=VALUE", "Rows: set=test, or set=!train for others."]
+    ignore: Annotated[list[str] | None, "COLUMN", "Columns without a role."]
+    last: Annotated[str | None, "COLUMN", "Such as epoch: read the last of rows that differ in it."]
+    scale: Annotated[list[str] | None, "OURS=FACTOR", "Multiply n or error: --scale n=1000."]
     wide: Annotated[str | None, "seed|model|n", "What columns with unknown names are."]
     seeds: Annotated[int | None, "Number of seeds behind each mean."]
     point: Annotated[str | None, "Which point, if a study has several."]

@@ -28,28 +28,22 @@ if TYPE_CHECKING:
 _LONG = 10.0  # seconds; longer runs print expected time and memory first
 _TOO_LONG = 600.0  # seconds; longer runs are started only if the user agrees
 _FEWER = "fewer --steps, --seeds or --sizes take less"
-_IN_A_STUDY = "[default: the study's, or"
+_ELSE = "[default: the study's, or"
+_WHICH = "[default: all to rehearse, the first to ablate]"
+_NETWORK = (
+    "Your own network: BUILD() in FILE.py returns it. Without a study, FILE.py also defines "
+    "operator, and optionally images and noise."
+)
 
 
 @dataclass(frozen=True)
 class Subject:
     """The networks that are trained: those of a study, or one of the user's own."""
 
-    path: Annotated[
-        Path | None, typer.Argument(), "STUDY.yaml", "A study; problem and points are enough."
-    ] = None
-    network: Annotated[
-        str | None,
-        "FILE.py:BUILD",
-        "Your own network: BUILD() in FILE.py returns it. Without a study, FILE.py also defines "
-        "operator, and optionally images and noise.",
-    ] = None
-    point: Annotated[
-        str | None, "Which point of the study. [default: all to rehearse, the first to ablate]"
-    ] = None
-    model: Annotated[
-        str | None, "Which model of the study. [default: all to rehearse, the first to ablate]"
-    ] = None
+    path: Annotated[Path | None, typer.Argument(), "STUDY.yaml", "Its problem and points."] = None
+    network: Annotated[str | None, "FILE.py:BUILD", _NETWORK] = None
+    point: Annotated[str | None, f"Which point of the study. {_WHICH}"] = None
+    model: Annotated[str | None, f"Which model of the study. {_WHICH}"] = None
 
     def __post_init__(self) -> None:
         if self.path is None and self.network is None:
@@ -76,23 +70,14 @@ class Simulated:
     patients: Annotated[
         str | None,
         "RULE",
-        "Whose images: auto, folder, file, image, or a .csv of file and patient. "
-        f"{_IN_A_STUDY} auto]",
+        f"auto, folder, file, image, or .csv of file, patient. {_ELSE} auto]",
     ] = None
     unit: Annotated[
-        str | None,
-        "UNIT",
-        f"Unit of pixels that state none: HU, 1/mm, 1/cm, 1/m or plain. {_IN_A_STUDY} plain]",
+        str | None, "UNIT", f"Of pixels: HU, 1/mm, 1/cm, 1/m or plain. {_ELSE} plain]"
     ] = None
-    blank: Annotated[
-        str | None, "WHAT", f"skip or keep nearly empty images. {_IN_A_STUDY} skip]"
-    ] = None
-    on_error: Annotated[
-        str | None, "WHAT", f"stop or skip at unreadable images. {_IN_A_STUDY} stop]"
-    ] = None
-    noise: Annotated[
-        float | None, "L", "Gaussian noise over the input's RMS. [default: the study's]"
-    ] = None
+    blank: Annotated[str | None, "skip|keep", f"Nearly empty images. {_ELSE} skip]"] = None
+    on_error: Annotated[str | None, "stop|skip", f"Unreadable images. {_ELSE} stop]"] = None
+    noise: Annotated[float | None, "L", "Noise over the input's RMS. [default: the study's]"] = None
 
     def request(self, study: "Study | None", recipe: "Recipe") -> "Request":
         """What is simulated: from the user's own images, or from the study's."""
@@ -122,20 +107,14 @@ class Recipe:
     """How networks are trained; a study has sizes, seeds and a recipe of its own."""
 
     sizes: Annotated[str | None, "N,N,N", "Training pairs, ascending, three at least."] = None
-    seeds: Annotated[
-        int | None, "Networks for each size, from --seed on. [default: the study's, or 3]"
-    ] = None
+    seeds: Annotated[int | None, f"Networks for each size, from --seed on. {_ELSE} 3]"] = None
     seed: Annotated[int, "S", "First random seed, unless a study has seeds."] = 0
     examples: Annotated[int, "How many example images to take; 12 at least."] = 256
     steps: Annotated[int | None, "Mini-batches of each training. [default: 2000]"] = None
     batch: Annotated[int | None, "Pairs of a mini-batch. [default: 16]"] = None
     rate: Annotated[float | None, "Learning rate at the start. [default: 0.001]"] = None
-    resume: Annotated[
-        Path | None, "DIR", "Where finished networks are kept; those there are not trained again."
-    ] = None
-    yes: Annotated[
-        bool, typer.Option("--yes"), "Start trainings of more than ten minutes unasked."
-    ] = False
+    resume: Annotated[Path | None, "DIR", "Keeps finished networks, not to train again."] = None
+    yes: Annotated[bool, "Start trainings of more than ten minutes unasked."] = False
     device: Device = "auto"
 
     def __post_init__(self) -> None:
