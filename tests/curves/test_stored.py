@@ -232,7 +232,7 @@ def test_a_study_is_read_by_point_model_and_metric(tmp_path: Path) -> None:
     with pytest.raises(KoriskError, match="no point 'c'"):
         stored_curves(path, "c")
     first, second = stored_curves(path, "a")
-    assert (first.point, first.model, second.model) == ("a", "KO", "FC")
+    assert (first.model, second.model) == ("KO", "FC")
     assert first.chosen == Chosen("mse", UNITS["error"])
     # Before the smallest N of a curve there are only untrained models.
     assert first.values == [(2, 0.5, 1), (2, 1.0, 2), (16, 0.0625, 1), (16, 0.125, 2)]

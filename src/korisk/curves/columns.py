@@ -193,7 +193,9 @@ class Layout:
             col
             for col, head in enumerate(self.header)
             if col in self.free and col in self.numeric and not _TRANSFORMED.search(head)
-            if role != "n" or _SHARES & {*words(head)} or all(map(is_size, self.filled[col]))
+            if role != "n"
+            or _SHARES & {*words(head)}
+            or all(size >= 2 and size % 1 == 0 for size in map(rough, self.filled[col]))
         ]
         problem = f"no {self.source.column} {role!r}, found {heads}; needed are n and error"
         return self.ask(problem, *self.columns(role, candidates, "if that is right"))
@@ -246,8 +248,7 @@ class Layout:
             if _SCALED.search(unit) or not set(words(bracket)) <= _OF_N | _BESIDE_N:
                 raise self.ask_scale("n", head)
         heads = [self.header[value.place] for value in self.values]
-        units = {head: _stated_unit(head) for head in heads}
-        factors = {unit if _SCALED.search(unit) else "" for unit in units.values()}
+        factors = {unit if _SCALED.search(unit) else "" for unit in map(_stated_unit, heads)}
         # One factor would be wrong for columns in different units.
         if len(factors) > 1 and self.scale.get("error") != 1:
             names = self.names(value.place for value in self.values)
@@ -373,9 +374,8 @@ class Layout:
         """Columns of models, told apart by their whole names if need be."""
         ends = [words(value.model) for value in values]
         if all(len(end) > 1 and end[-1] in _MEANS for end in ends):  # unet_mean
-            values = [
-                v._replace(model=re.sub(r"[\W_]*[^\W_]+[\W_]*$", "", v.model)) for v in values
-            ]
+            last = re.compile(r"[\W_]*[^\W_]+[\W_]*$")
+            values = [value._replace(model=last.sub("", value.model)) for value in values]
         models = in_short(shown(value.model) for value in values)
         seeds = " and seed" * any(value.seed for value in values)
         self.notes.append(f"one column for each model{seeds} ({models})")
@@ -385,13 +385,12 @@ class Layout:
         """Columns that may be something else than the errors of a model: numbers, statistics, names
         that extend another's, seeds of a model, and columns that rise where others fall.
         """
-        tokens_of = {col: words(self.header[col]) for col in places}
-        numbered = _seeds_of_models(
-            [head for col in places if not SEED_AT_END.fullmatch(head := self.header[col])]
-        )
+        heads = {col: self.header[col] for col in places}
+        tokens_of = {col: words(head) for col, head in heads.items()}
+        numbered = _seeds_of_models([h for h in heads.values() if not SEED_AT_END.fullmatch(h)])
         odd, falls = [], {}
-        for col, tokens in tokens_of.items():
-            head = self.header[col]
+        for col, head in heads.items():
+            tokens = tokens_of[col]
             starts = (tokens[:length] for length in range(1, len(tokens)))
             longer = any(start in tokens_of.values() for start in starts)
             known = set(tokens) <= _BESIDE_METRICS | SUMMARIES | _ASIDE | _OF_N | _BESIDE_N
@@ -494,11 +493,6 @@ def melted(grid: Grid, options: Options) -> Grid:
     return replace(grid, header=heads, rows=rows, notes=notes)
 
 
-def _is_seed(text: str) -> bool:
-    match = SEED_AT_END.fullmatch(text)
-    return bool(match and not match["rest"])
-
-
 def filtered(grid: Grid, options: Options) -> Grid:
     """The rows that match the user's filter."""
     rows, notes = grid.rows, list(grid.notes)
@@ -550,8 +544,8 @@ def place(grid: Grid, name: object) -> int:
 
 def names_values(head: str) -> bool:
     """Whether a name is one of values: a metric, or a seed's column."""
-    tokens = words(head)
-    return bool(metric_units(tokens)) or bool(_PLAIN & {*tokens}) or _is_seed(head)
+    tokens, seed = words(head), SEED_AT_END.fullmatch(head)
+    return bool(metric_units(tokens) or _PLAIN & {*tokens} or (seed and not seed["rest"]))
 
 
 def in_percent(head: str) -> bool:
@@ -559,12 +553,6 @@ def in_percent(head: str) -> bool:
     head = re.sub(r"\d+\s*%", "", head)  # 95% CI
     percent = "%" in head or not PERCENT.isdisjoint(words(head))
     return percent and (names_values(head) or base(head) != head)
-
-
-def is_size(cell: object) -> bool:
-    """Whether a cell may be an N."""
-    value = rough(cell)
-    return value >= 2 and value % 1 == 0
 
 
 def checked(name: str, mapping: Any, known: Sequence[str]) -> Mapping[str, Any]:

@@ -310,13 +310,11 @@ class _Reader(Layout):
             if not present:
                 continue
             if not numeric and len(present) < len(cells):
-                remark = (
-                    f"{len(present)} of {len(cells)} rows have a remark in {shown(name)}, such as "
-                )
+                remark = f"{len(present)} of {len(cells)} rows have a remark in {shown(name)}"
                 answers: list[Answer] = [unused, ("filter", {name: ""}, "to leave these rows out")]
                 if _BAD & {word for cell in present for word in words(cell)}:
                     answers.reverse()
-                raise self.ask(f"{remark}{shown(present[0])}", *answers)
+                raise self.ask(f"{remark}, such as {shown(present[0])}", *answers)
             # A text splits a curve; a number splits an N, and does not only follow from N.
             groups = list(zip(curves, sizes, strict=True)) if numeric else curves
             splits = len({*zip(groups, cells, strict=True)}) > len({*groups})

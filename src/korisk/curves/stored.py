@@ -140,7 +140,6 @@ def without_perfect(
 class StoredCurve:
     """The errors of one model at one point of a store."""
 
-    point: str
     model: str
     chosen: Chosen
     values: list[tuple[int, float, int]]  # n, error, seed
@@ -200,7 +199,7 @@ def stored_curves(
         listed = ", ".join(map(shown, groups))
         problem = f"has {len(groups)} points, {listed}; name one, such as "
         raise KoriskError(f"{path}: {problem}", Argument("point", next(iter(groups))))
-    name = point if point is not None else next(iter(groups))
+    name = next(iter(groups)) if point is None else point
     if name not in groups:
         raise KoriskError(f"{path}: no point {shown(name)}{did_you_mean(name, list(groups))}")
     curves = []
@@ -221,7 +220,7 @@ def stored_curves(
         if failed:
             notes.append(f"{failed} failed cells left out")
         if usable:
-            curves.append(StoredCurve(name, model, choice, usable, notes))
+            curves.append(StoredCurve(model, choice, usable, notes))
     if not curves:
         raise KoriskError(f"{path}: no values of N >= {LEAST_N}; a pilot needs larger N")
     return curves

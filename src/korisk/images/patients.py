@@ -381,13 +381,7 @@ def _file_of(name: str) -> str:
 
 
 def image_pools(
-    images: ImageSet,
-    *,
-    seed: int,
-    train: int,
-    validation: int,
-    test: int,
-    order: Order = "mixed",
+    images: ImageSet, *, seed: int, train: int, validation: int, test: int, order: Order = "mixed"
 ) -> ImagePools:
     """Split a set of images into three pools that share no patient.
 

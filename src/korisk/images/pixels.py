@@ -113,9 +113,8 @@ class Conversion:
                 raise KoriskError(f"{why}; scale or shift its values")
             raise BlankError(f"is {low:g} everywhere")
         # Of the stored values: the same image has one digest whatever the options are.
-        page_digest = digest(page.values, page.unit, page.full)
-        properties = (spacing, (high, wide), page.patient, page.note, page_digest)
-        return Image(name, image, unit, scaling, *properties)
+        about = page.patient, page.note, digest(page.values, page.unit, page.full)
+        return Image(name, image, unit, scaling, spacing, page.values.shape, *about)
 
     def _in_unit(self, page: Page) -> tuple[Array, str, str]:
         """Values in float64, their unit ("1/mm" or "plain"), and the conversion in words."""

@@ -22,15 +22,10 @@ from korisk.operators.inputs import Place
 from korisk.operators.linear import LinearOperator
 from korisk.operators.tikhonov import Tikhonov
 from korisk.operators.types import Dtype
+from korisk.problems import phantoms
 from korisk.problems.imaging import ImageProblem
 from korisk.problems.motion import Motion
 from korisk.problems.noise import Noise
-from korisk.problems.phantoms import (
-    Ellipses,
-    random_volumes,
-    released_ellipses,
-    released_surrogate_ellipses,
-)
 from korisk.problems.problem import Counts, Device, Reconstruction
 from korisk.problems.sources import EllipseSource, ImageSource
 from korisk.seeds import TEST_SEED
@@ -98,9 +93,9 @@ class CtScanner:
         _checks.one_of("beam", self.beam, BEAMS)
         remedy = "count pixels along an edge, views and detector bins"
         for name, least in (("side", 2), ("views", 1), ("bins", 1)):
-            value = getattr(self, name)
-            number = _checks.count(name, value, at_least=least, at_most=65536, remedy=remedy)
-            _checks.set_fields(self, **{name: number})
+            size = getattr(self, name)
+            size = _checks.count(name, size, at_least=least, at_most=65536, remedy=remedy)
+            _checks.set_fields(self, **{name: size})
         if self.beam == "surrogate" and self.bins != self.side:
             got, remedy = f"{self.bins} and {self.side}", "use beam='parallel' for other detectors"
             raise invalid("bins", "equal side for beam='surrogate'", self.bins, remedy, got=got)
@@ -111,12 +106,11 @@ class CtScanner:
                 rule = f"beam='released' has {views} views and {bins} bins at side {self.side}"
                 got = f"{self.views} and {self.bins}; use beam='fan' for other scans"
                 raise KoriskError(f"{rule}, got {got}")
-        if self.arc is None:
-            return
-        most = {"parallel": 180.0, "fan": 360.0, "cone": 360.0}.get(self.beam, 0.0)
-        remedy = f"give degrees for 'parallel', 'fan' and 'cone' alone, got beam={self.beam!r}"
-        arc = _checks.real("arc", self.arc, above=0, at_most=most, remedy=remedy)
-        _checks.set_fields(self, arc=arc)
+        if self.arc is not None:
+            most = {"parallel": 180.0, "fan": 360.0, "cone": 360.0}.get(self.beam, 0.0)
+            remedy = f"give degrees for 'parallel', 'fan' and 'cone' alone, got beam={self.beam!r}"
+            arc = _checks.real("arc", self.arc, above=0, at_most=most, remedy=remedy)
+            _checks.set_fields(self, arc=arc)
 
     @staticmethod
     def released(side: int) -> CtScanner:
@@ -158,25 +152,21 @@ class CtScanner:
         """Positions of source, image and detector."""
         if self.beam == "released":
             return released_geometry(self.side)
+        arc = None if self.arc is None else math.radians(self.arc)
         if self.beam == "cone":
-            return self._cone()
-        arc = math.pi if self.arc is None else math.radians(self.arc)
+            # Fewer bins are larger, so that the detector still covers the whole object.
+            default_scan = ConeBeam(self.side)
+            rows, columns = default_scan.detector_shape
+            wide, high = columns * default_scan.bin_spacing, rows * default_scan.row_spacing
+            scan = partial(ConeBeam, self.side, views=self.views, bins=self.bins, arc=arc)
+            return scan(bin_spacing=wide / self.bins, row_spacing=high / self.bins)
+        arc = math.pi if arc is None else arc
         if self.beam != "fan":
             return ParallelBeam(self.side, views=self.views, bins=self.bins, arc=arc)
         with warnings.catch_warnings():
             # The outer halves of the outermost pixels lie outside the fan: more bins do not help.
             warnings.simplefilter("ignore", KoriskWarning)
             return fan_of_released(self.side, self.views, self.bins, arc)
-
-    def _cone(self) -> ConeBeam:
-        """A cone beam whose detector has so many bins and covers the whole cylinder."""
-        # Fewer bins are larger, so that the detector still covers the whole object.
-        default_scan = ConeBeam(self.side)
-        rows, columns = default_scan.detector_shape
-        wide, high = columns * default_scan.bin_spacing, rows * default_scan.row_spacing
-        arc = None if self.arc is None else math.radians(self.arc)
-        scan = partial(ConeBeam, self.side, views=self.views, bins=self.bins, arc=arc)
-        return scan(bin_spacing=wide / self.bins, row_spacing=high / self.bins)
 
     def projector(self, device: Device = None, dtype: Dtype = None) -> LinearOperator:
         """A: images (..., side, side) to sinograms (..., views, bins), or of a cone's volumes.
@@ -341,19 +331,16 @@ class CtProblem(ImageProblem):
             return super()._images(seed, counts, operator)
         if self.scanner.beam == "cone":
             seeds = {name: TEST_SEED if name == "test" else seed for name in counts}
-            volumes = {
-                name: random_volumes(
-                    self.side, count, seed=seeds[name], stream=name, **vars(self.source)
-                )
-                for name, count in counts.items()
-            }
+            fewest, most = self.source.fewest, self.source.most
+            draw = partial(phantoms.random_volumes, self.side, fewest=fewest, most=most)
+            volumes = {name: draw(n, seed=seeds[name], stream=name) for name, n in counts.items()}
             return {name: v.to(operator.device, operator.dtype) for name, v in volumes.items()}
-        draw = self.source.phantoms if self.population == "ellipses" else self._released
+        random = self.population == "ellipses"
+        pools = (self.source.phantoms if random else self._released)(seed, counts)
         place = Place(device=operator.device, dtype=operator.dtype)
-        pools = draw(seed, counts)
-        return {name: phantoms.images(self.side, **place) for name, phantoms in pools.items()}
+        return {name: ellipses.images(self.side, **place) for name, ellipses in pools.items()}
 
-    def _released(self, seed: int, counts: Counts) -> dict[str, Ellipses]:
+    def _released(self, seed: int, counts: Counts) -> dict[str, phantoms.Ellipses]:
         """The released phantoms of each pool, by the pool's name."""
         released = self.population == "released"
         for name, limit in ({"validation": 0} if released else _SURROGATE_POOLS).items():
@@ -361,8 +348,8 @@ class CtProblem(ImageProblem):
             remedy = "use population='ellipses' for larger pools"
             _checks.require(counts[name] <= limit, name, rule, counts[name], remedy)
         if not released:
-            phantoms = _surrogate_draws(seed)
-            return {name: phantoms[name][:count] for name, count in counts.items()}
+            pools = _surrogate_draws(seed)
+            return {name: pools[name][:count] for name, count in counts.items()}
         # The released code seeds its training generator with 1 + seed.
         if 1 + seed == TEST_SEED:
             why = f"would train on the test set of population='released', seeded {TEST_SEED}"
@@ -370,15 +357,13 @@ class CtProblem(ImageProblem):
         # There is no validation pool; its seed is never used.
         seeds = {"train": 1 + seed, "validation": 0, "test": TEST_SEED}
         return {
-            name: released_ellipses(torch.Generator().manual_seed(seeds[name]), count)
+            name: phantoms.released_ellipses(torch.Generator().manual_seed(seeds[name]), count)
             for name, count in counts.items()
         }
 
 
 @lru_cache(maxsize=8)
-def _surrogate_draws(seed: int) -> dict[str, Ellipses]:
+def _surrogate_draws(seed: int) -> dict[str, phantoms.Ellipses]:
     """Whole pools, drawn one after another from one generator, whatever counts are needed."""
-    rng = np.random.default_rng(seed)
-    return {
-        name: released_surrogate_ellipses(rng, count) for name, count in _SURROGATE_POOLS.items()
-    }
+    draw = partial(phantoms.released_surrogate_ellipses, np.random.default_rng(seed))
+    return {name: draw(count) for name, count in _SURROGATE_POOLS.items()}

@@ -58,9 +58,6 @@ class ImageProblem(Problem):
         pools = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
         return {name: images.to(operator.dtype) for name, images in pools.items()}
 
-    def _known_operator(self, device: Device) -> LinearOperator:
-        return self.operator(device)
-
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Draw measurements and images."""
         operator = self.operator(device)

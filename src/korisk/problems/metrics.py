@@ -147,19 +147,14 @@ def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
     # Constants scale with the peak, so that SSIM does not depend on the unit of the images.
     c1, c2 = (_K1 * scale) ** 2, (_K2 * scale) ** 2
     images = predictions, targets, predictions**2 + targets**2, predictions * targets
-    p, y, squares, products = _blurred(torch.cat(images)).chunk(4)
+    # The Gaussian window is separable: one matrix per axis.
+    rows, columns = (_means(n, targets.device, targets.dtype) for n in targets.shape[1:])
+    p, y, squares, products = (rows @ torch.cat(images) @ columns.T).chunk(4)
     # E[p^2 + y^2] - E[p]^2 - E[y]^2: the sum of both variances, which is all that SSIM needs.
     variance = squares - p**2 - y**2
     covariance = products - p * y
     brightness = (2 * p * y + c1) / (p**2 + y**2 + c1)
     return (brightness * (2 * covariance + c2) / (variance + c2)).mean((1, 2))
-
-
-def _blurred(images: Tensor) -> Tensor:
-    """Weighted means over all windows inside the image, (count, rows - 10, columns - 10)."""
-    # The Gaussian window is separable: one matrix per axis.
-    rows, columns = (_means(n, images.device, images.dtype) for n in images.shape[1:])
-    return rows @ images @ columns.T
 
 
 @cache

@@ -140,16 +140,15 @@ class MriProblem(ImageProblem):
 
     def _at_rest(self, device: Device) -> Fourier | Sense | Nufft:
         shape, place = (self.side, self.side), Place(device=device, dtype=self.dtype)
+        maps = None if self.coils is None else birdcage_sensitivities(shape, self.coils)
         if self.trajectory is not None:
             trajectory = radial(shape, spokes=self.lines)
             if self.trajectory == "spiral":
                 trajectory = spiral(shape, shots=self.lines)
-            maps = None if self.coils is None else birdcage_sensitivities(shape, self.coils)
             return Nufft(shape, trajectory, sensitivities=maps, real=True, **place)
-        if self.coils is None:
+        if maps is None:
             return Fourier(shape, self.mask, real=True, **place)
-        sensitivities = birdcage_sensitivities(shape, self.coils)
-        return Sense(shape, sensitivities, self.mask, real=True, **place)
+        return Sense(shape, maps, self.mask, real=True, **place)
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
         """Unit weights and the inverse transform, which is regularised for several coils.

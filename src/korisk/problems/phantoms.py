@@ -56,14 +56,9 @@ class Ellipses:
         rule += "amplitude's shape and precision"
         remedy = "convert it with torch.as_tensor, and fill up with ellipses of amplitude 0"
         for name, value in vars(self).items():
-            valid = (
-                isinstance(value, Tensor)
-                and value.dtype in DTYPES
-                and value.ndim == 2
-                and (value.shape, value.dtype) == (first.shape, first.dtype)
-                and value.device.type == "cpu"
-                and bool(torch.isfinite(value).all())
-            )
+            valid = isinstance(value, Tensor) and value.dtype in DTYPES and value.ndim == 2
+            valid = valid and (value.shape, value.dtype) == (first.shape, first.dtype)
+            valid = valid and value.device.type == "cpu" and bool(torch.isfinite(value).all())
             _checks.require(valid, name, rule, value, remedy)
         if bool((torch.minimum(self.a, self.b) <= 0).any()):
             raise KoriskError("the semi-axes a and b must be > 0; use amplitude 0 for no ellipse")
@@ -302,14 +297,9 @@ def _from_uniform(draws: Tensor, numbers: Tensor) -> Ellipses:
     amplitude, x, y, a, b, angle = draws.unbind(-1)
     # Numbers of unused ellipses are drawn as well, so that phantoms stay aligned in the stream.
     exists = torch.arange(draws.shape[1]) < numbers[:, None]
-    return Ellipses(
-        torch.where(exists, amplitude * 0.8 + 0.2, 0.0),
-        x - 0.5,
-        y - 0.5,
-        a * 0.32 + 0.08,
-        b * 0.32 + 0.08,
-        angle * math.pi,
-    )
+    amplitude = torch.where(exists, amplitude * 0.8 + 0.2, 0.0)
+    axes = a * 0.32 + 0.08, b * 0.32 + 0.08
+    return Ellipses(amplitude, x - 0.5, y - 0.5, *axes, angle * math.pi)
 
 
 def _how_many(count: int) -> int:

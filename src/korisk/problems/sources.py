@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -94,10 +94,8 @@ class EllipseSource(ImageSource):
         """
         # One test set for all seeds: their errors then differ only by training.
         seeds = {name: TEST_SEED if name == "test" else seed for name in counts}
-        return {
-            name: random_ellipses(count, seed=seeds[name], stream=name, **vars(self))
-            for name, count in counts.items()
-        }
+        draw = partial(random_ellipses, fewest=self.fewest, most=self.most)
+        return {name: draw(n, seed=seeds[name], stream=name) for name, n in counts.items()}
 
     def draw(self, side: int, *, seed: int, counts: Counts, device: Where) -> dict[str, Tensor]:
         """The images of `phantoms`."""
@@ -245,10 +243,8 @@ class FileSource(ImageSource):
         images = self.read(side)
         # Results of other images must not be added to the study.
         if self.fingerprint is not None and images.fingerprint != self.fingerprint:
-            raise KoriskError(
-                f"{self.path}: the images have changed since the study was made; restore them, or "
-                "make another study"
-            )
+            changed = "the images have changed since the study was made"
+            raise KoriskError(f"{self.path}: {changed}; restore them, or make another study")
         return images
 
 

@@ -64,9 +64,8 @@ def read_dicom(path: Path) -> Iterator[Page]:
     colours = dataset.PhotometricInterpretation
     if dataset.get("SamplesPerPixel", 1) != 1 or colours not in ("MONOCHROME1", "MONOCHROME2"):
         raise KoriskError(f"holds colours ({colours}); save it in grey")
-    frames, rows, columns = (
-        int(dataset.get(name) or 1) for name in ("NumberOfFrames", "Rows", "Columns")
-    )
+    names = "NumberOfFrames", "Rows", "Columns"
+    frames, rows, columns = (int(dataset.get(name) or 1) for name in names)
     page.refuse_large(rows, columns, 4, at_once=frames)
     syntax, decoded = dataset.file_meta.TransferSyntaxUID, None
     try:
@@ -94,10 +93,8 @@ def read_dicom(path: Path) -> Iterator[Page]:
             rule, got = "be finite, and the first not 0", f"{slope:g} and {intercept:g}"
             raise invalid(" and ".join(tags), rule, rescaling, "complete the header", got=got)
         bits = int(dataset.get("BitsStored") or 0)
-        full = None
-        # Rescaled values have no known full scale.
-        if (slope, intercept) == (1.0, 0.0):
-            full = full_scale(stored.dtype, "the file", bits=bits or None)
+        plain = (slope, intercept) == (1.0, 0.0)  # rescaled values have no known full scale
+        full = full_scale(stored.dtype, "the file", bits=bits or None) if plain else None
         values = stored.astype(np.float64)
         if not hounsfield and dataset.PhotometricInterpretation == "MONOCHROME1":
             # The smallest stored value is white: invert within the stored bits.

@@ -9,16 +9,8 @@ import numpy as np
 
 from korisk.errors import KoriskError, did_you_mean, invalid
 from korisk.files import read_text
-from korisk.images.formats.page import (
-    DEFLATE,
-    NotAnImageError,
-    Page,
-    Untyped,
-    check_fits,
-    package,
-    pages_of,
-    refuse_hollow,
-)
+from korisk.images.formats import page as checks
+from korisk.images.formats.page import NotAnImageError, Page, Untyped, package, pages_of
 
 LODOPAB_MU_MAX = 81.35858  # 1/m: attenuation that its images have as 1
 LODOPAB_WIDTH = 260.0  # mm along an edge
@@ -42,10 +34,10 @@ def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
             raise KoriskError(f"has the values of {dataset.name} in other files; {remedy}")
         # A chunk is unpacked as a whole, however few slices of it are read.
         chunk = math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
-        check_fits(chunk, f"a chunk of {dataset.name}", "save it in smaller chunks")
+        checks.check_fits(chunk, f"a chunk of {dataset.name}", "save it in smaller chunks")
         # Chunks that were never written take no bytes and read as zeros, without end.
-        written = dataset.id.get_storage_size()
-        refuse_hollow(dataset.shape, dataset.size * dataset.dtype.itemsize, DEFLATE * written)
+        written = checks.DEFLATE * dataset.id.get_storage_size()
+        checks.refuse_hollow(dataset.shape, dataset.size * dataset.dtype.itemsize, written)
         if not lodopab or dataset.name != "/data":
             yield from pages_of(dataset, dataset.name)
             return

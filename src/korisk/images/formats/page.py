@@ -42,22 +42,17 @@ def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]
     return shape, dtype, header.tell() + math.prod(shape) * dtype.itemsize
 
 
-def mapped_npy(path: Path) -> Numbers:
-    """The array of a .npy file, mapped into memory instead of loaded."""
+def read_npy(path: Path) -> Iterator[Page]:
+    """The slices of one array, which is mapped into memory instead of loaded."""
     try:
         with path.open("rb") as file:
             array_header(file)  # NumPy would read a header of gigabytes
-        array: Numbers = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except _BROKEN:
         reason = "its header is damaged, it ends too soon, or it holds objects"
         remedy = "save it again with numpy.save"
         raise KoriskError(f"is not a complete .npy file of numbers: {reason}; {remedy}") from None
-    return array
-
-
-def read_npy(path: Path) -> Iterator[Page]:
-    """The slices of one array."""
-    yield from pages_of(mapped_npy(path), "the array")
+    yield from pages_of(array, "the array")
 
 
 def read_npz(path: Path, member: str | None = None) -> Iterator[Page]:
@@ -112,8 +107,7 @@ def package(name: str, what: str) -> Untyped:
 def stack_of(shape: tuple[int, ...], what: str) -> tuple[int, int, int]:
     """(count, rows, columns) of an array with one image or a stack of images."""
     if len(shape) not in (2, 3) or 0 in shape:
-        axes = "2 axes (rows, columns) or 3 (slices, rows, columns)"
-        rule = f"have {axes}, and hold at least one image"
+        rule = "have 2 axes (rows, columns) or 3 (slices, rows, columns), and at least one image"
         raise invalid(what, rule, shape, "save one such array", got=f"the shape {shape}")
     if len(shape) == 3 and shape[-1] <= _WIDEST_COLOUR < shape[-2]:
         problem = f"has the shape {shape}, which looks like colours in the last axis"
