@@ -55,7 +55,7 @@ class Stack:
     state: dict[str, Tensor]  # that training may change, by name, with an axis of members
     penalty: Forward | None = None  # of (members, batch, ...), one for each member
 
-    def gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+    def gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The losses of a batch, (members,), and the gradients of their sum."""
         with FastGradients() if SLOW else nullcontext(), torch.enable_grad():
             losses = (self.forward(x) - y).square().flatten(1).mean(1)

@@ -2,8 +2,9 @@
 
 `train_many` takes each to its best step on validation pairs. On a GPU the weights of all members
 are stacked, one call computes the loss of every member, and a step is captured once and replayed.
-On a CPU each thread trains one member, which is faster than all threads on one member. Networks
-that cannot be stacked, or that draw random numbers on a CPU, are trained one after another.
+On a CPU each thread trains one member, or a stack of small ones, which is faster than all threads
+on one member. Networks that cannot be stacked, or that draw random numbers on a CPU, are trained
+one after another.
 """
 
 import copy
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk._memory import free_memory
 from korisk.errors import Argument, KoriskError, invalid
+from korisk.fitting.gradient.convolutions import SLOW
 from korisk.fitting.gradient.recipe import CHECKS, History, Recipe, Standing, draw_batches
 from korisk.fitting.gradient.stack import (
     Pool,
@@ -51,6 +53,9 @@ _TIMED = 4  # timed steps, after the warm-up that capturing needs
 # Memory of a member in training over that of its weights: these, gradients, Adam's two moments and
 # the best step.
 _SPACE = 5
+# Bytes of weights and activations up to which networks are stacked on a CPU, too: calls take most
+# of their time, and one serves all. Beyond twice of it, oneDNN is faster on one network at a time.
+_SMALL = 2**17
 _ALIKE = 1e-3  # of the largest output: tolerated difference of stacked and single outputs
 
 Report = Callable[[float], None]  # called with the share of the training that is done
@@ -75,16 +80,24 @@ class Optimiser:
             phase = torch.arange(recipe.steps) * (torch.pi / recipe.steps)
             self.rates *= (0.5 * (1 + torch.cos(phase))).to(self.rates)
 
-    def step(self, gradients: Sequence[Tensor], step: Tensor) -> None:
+    def step(self, gradients: tuple[Tensor, ...], step: Tensor) -> None:
         """Move the parameters in place by the gradients; `step`, (1,), counts from 0."""
+        if self.recipe.optimiser == "adam":
+            # Lists in one call: small weights would wait for the calls.
+            mean, square = self.state
+            first, second = _ADAM_BETAS
+            torch._foreach_lerp_(mean, gradients, 1 - first)
+            torch._foreach_mul_(square, second)
+            torch._foreach_addcmul_(square, gradients, gradients, value=1 - second)
+            scale = torch._foreach_sqrt(square)
+            torch._foreach_div_(scale, self.roots[step][0])
+            torch._foreach_add_(scale, _ADAM_EPSILON)
+            moves = torch._foreach_div(mean, scale)
+            torch._foreach_mul_(moves, self.rates[step][0])
+            torch._foreach_sub_(self.parameters, moves)
+            return
         for weight, gradient, *memory in zip(self.parameters, gradients, *self.state, strict=True):
-            if self.recipe.optimiser == "adam":
-                mean, square = memory
-                mean.lerp_(gradient, 1 - _ADAM_BETAS[0])
-                square.mul_(_ADAM_BETAS[1]).addcmul_(gradient, gradient, value=1 - _ADAM_BETAS[1])
-                scale = (square.sqrt() / self.roots[step]).add_(_ADAM_EPSILON)
-                weight.sub_((mean / scale).mul_(self.rates[step]))
-            elif self.recipe.optimiser == "adagrad":
+            if self.recipe.optimiser == "adagrad":
                 (total,) = memory
                 total.addcmul_(gradient, gradient)
                 root = total.sqrt().add_(_ADAGRAD_EPSILON)
@@ -394,7 +407,7 @@ def train_many(
             _reorder(members, strategy.trial)
     indices = range(len(members))
     groups = [indices[start : start + at_once] for start in indices[::at_once]]
-    if workers > 1:
+    if workers > 1 and len(groups) > 1:
         with _threads(workers, stop) as threads:
             running = {threads.submit(trained, group): group for group in groups}
             for future in as_completed(running):
@@ -427,35 +440,39 @@ def pace(members: Sequence[Member], inputs: Tensor, targets: Tensor, recipe: Rec
     """Time a few steps of copies of the first members, as `train_many` would train them."""
     pool, device = (inputs, targets), inputs.device
     strategy = _strategy(members, pool, recipe, None)
-    trial, at_once = strategy.trial, max(strategy.at_once, min(strategy.workers, len(members)))
+    trial, stacking = strategy.trial, strategy.trial if strategy.at_once > 1 else None
     short = replace(recipe, steps=_EAGER + 1 + _TIMED)
-    copies = _copies(members[:at_once])
+    copies = _copies(members[: strategy.at_once * strategy.workers])
+    at_once = len(copies)
     pool_bytes = float(sum(tensor.nbytes for tensor in pool))
     with _seeded(copies[0], pool):
         if inputs.is_cuda:
             before = torch.cuda.memory_allocated(device)
             torch.cuda.reset_peak_memory_stats(device)
-            stacking = trial if strategy.at_once > 1 else None
             step, check = _MemberTraining(copies, pool, short, stacking).timed()
             memory = pool_bytes + float(torch.cuda.max_memory_allocated(device) - before)
             return Pace(step, check, at_once, memory, "a GPU")
-        _reorder(copies, trial)
-        activations = _activations(copies[0].module, trial) * recipe.batch / len(trial)
-        trainings = [_MemberTraining([member], pool, short) for member in copies]
-        if strategy.workers == 1:
+        if stacking is None:
+            _reorder(copies, trial)
+        weights, activations = _bytes(copies[0], trial, recipe)
+        groups = [
+            copies[start : start + strategy.at_once]
+            for start in range(0, at_once, strategy.at_once)
+        ]
+        trainings = [_MemberTraining(group, pool, short, stacking) for group in groups]
+        if len(trainings) == 1:
             times = [trainings[0].timed()]
         else:  # all at once, since they share caches and memory
             with _threads(strategy.workers) as threads:
                 times = list(threads.map(_MemberTraining.timed, trainings))
     step, check = (sum(seconds) / len(times) for seconds in zip(*times, strict=True))
-    weights = sum(tensor.nbytes for tensor in state_of(copies[0].module).values())
     memory = pool_bytes + len(members) * weights + at_once * (_SPACE * weights + 2 * activations)
     cores = torch.get_num_threads()
     return Pace(step, check, at_once, memory, f"{cores} core{'s' * (cores > 1)}")
 
 
-def _activations(module: nn.Module, trial: Tensor) -> int:
-    """Bytes that the forward pass stores for the backward pass."""
+def _bytes(member: Member, trial: Tensor, recipe: Recipe) -> tuple[int, float]:
+    """Bytes of weights, and of what a forward pass stores for the backward pass of a batch."""
     storages: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -464,8 +481,9 @@ def _activations(module: nn.Module, trial: Tensor) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        module(trial)
-    return sum(storages.values())
+        member.module(trial)
+    weights = sum(tensor.nbytes for tensor in state_of(member.module).values())
+    return weights, sum(storages.values()) * recipe.batch / len(trial)
 
 
 @contextmanager
@@ -502,15 +520,20 @@ def _strategy(
     trial = inputs[first.rows[: min(recipe.batch, len(first.rows))]]
     with _seeded(first, pool):
         draws = _draws_after_checks(first.module, trial, targets)
-    if (inputs.is_cuda if together is None else together) and len(members) > 1:
-        with _seeded(first, pool):
+    workers = 1 if inputs.is_cuda or draws else torch.get_num_threads()
+    most, asked = len(members), inputs.is_cuda if together is None else together
+    if not asked:
+        most = 1 if together is False or draws or SLOW else -(-len(members) // workers)
+    with _seeded(first, pool):
+        if most > 1 and (asked or sum(_bytes(first, trial, recipe)) <= _SMALL):
             reason = _why_not_stacked(members, trial)
             if not reason:
-                return _Strategy(trial, _at_once(members, pool, recipe, trial), 1, "")
-        reasons.append(reason)
+                at_once = _at_once(members, pool, recipe, trial) if asked else most
+                return _Strategy(trial, at_once, workers, "")
+            if asked:
+                reasons.append(reason)
     if draws and not inputs.is_cuda:
         reasons.append("they draw random numbers, which threads would draw in no fixed order")
-    workers = 1 if inputs.is_cuda or draws else torch.get_num_threads()
     return _Strategy(trial, 1, workers, "; ".join(reasons))
 
 
