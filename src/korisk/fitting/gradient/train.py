@@ -521,16 +521,16 @@ def _strategy(
     with _seeded(first, pool):
         draws = _draws_after_checks(first.module, trial, targets)
     workers = 1 if inputs.is_cuda or draws else torch.get_num_threads()
-    most, asked = len(members), inputs.is_cuda if together is None else together
-    if not asked:
+    most, always = len(members), inputs.is_cuda if together is None else together
+    if not always:
         most = 1 if together is False or draws or SLOW else -(-len(members) // workers)
     with _seeded(first, pool):
-        if most > 1 and (asked or sum(_bytes(first, trial, recipe)) <= _SMALL):
+        if most > 1 and (always or sum(_bytes(first, trial, recipe)) <= _SMALL):
             reason = _why_not_stacked(members, trial)
             if not reason:
-                at_once = _at_once(members, pool, recipe, trial) if asked else most
+                at_once = _at_once(members, pool, recipe, trial) if always else most
                 return _Strategy(trial, at_once, workers, "")
-            if asked:
+            if always:
                 reasons.append(reason)
     if draws and not inputs.is_cuda:
         reasons.append("they draw random numbers, which threads would draw in no fixed order")
