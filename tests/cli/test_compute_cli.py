@@ -13,9 +13,8 @@ import pytest
 from commands import content, korisk, outputs
 from fleet import fleet
 
-from korisk.cli.common import compute
-from korisk.cli.common.compute import run_tasks
 from korisk.cli.common.options import Running
+from korisk.cli.run import run_tasks
 from korisk.errors import KoriskError
 from korisk.store.cells import Task
 from korisk.store.store import Store
@@ -211,7 +210,7 @@ def test_a_refused_run_leaves_no_folder_and_no_store(
     def refuse(*arguments: object, **more: object) -> None:
         raise KoriskError("no scheduler answers")
 
-    monkeypatch.setattr(compute, "opened", refuse)
+    monkeypatch.setattr("korisk.studies.run.compute.opened", refuse)
     refused(tmp_path / "out", "no scheduler answers")
     assert list(tmp_path.iterdir()) == []
 

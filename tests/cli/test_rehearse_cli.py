@@ -11,7 +11,7 @@ import pytest
 import torch
 from commands import content, outputs, refused, text
 
-from korisk.cli.common.own_code import failures_named
+from korisk.cli.common.training import failures_named
 from korisk.errors import KoriskError
 from korisk.fitting.gradient.train import Pace
 from korisk.operators import Matrix

@@ -38,7 +38,7 @@ from korisk.store.usage import machine, versions
 _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),
     *("korisk.images", "korisk.report.contents"),
-    *("korisk.studies.spec.study", "korisk.fitting", "korisk.cli.common.compute"),
+    *("korisk.studies.spec.study", "korisk.fitting", "korisk.cli.run"),
 )
 PATIENCE = 6 * SECONDS  # by the clock, as other processes may be busy, too
 PIECE = 500  # files that one process tries before another takes its place

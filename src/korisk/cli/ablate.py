@@ -12,7 +12,7 @@ from korisk._json import JsonDict, json_text
 from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Json, Metric, Range
 from korisk.cli.common.output import exit_if, print_json, show
-from korisk.cli.common.training import Recipe, Simulated, Subject, training
+from korisk.cli.common.training import Recipe, Simulated, Subject, set_options, training
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import make_folder, read_yaml, write_text
 from korisk.studies.run.compute import chosen_device
@@ -28,7 +28,6 @@ _BY = "dense|low-rank|convolution|wrong"
 _KINDS = {"rank": "low-rank", "kernel": "convolution"}  # of replacements that have these keys
 _REPLACEMENT_KEYS = ("start", "rank", "kernel", "wrong")
 _KEYS = ("replace", "by", *_REPLACEMENT_KEYS, "target")  # below `ablation:` in a study
-CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,9 @@ class Change:
 
     def over(self, of_study: JsonDict) -> JsonDict:
         """The options of a study's key `ablation`, unless they are given here."""
-        names = ("replace", "by", "wrong", "target")
-        overrides = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.by is not None:  # the file's rank or kernel belongs to another kind of layer
             of_study = {key: of_study[key] for key in of_study if key not in _REPLACEMENT_KEYS}
-        options = of_study | overrides
+        options = of_study | set_options(self, "replace", "by", "wrong", "target")
         by = options.get("by", "dense")
         for key, kind in _KINDS.items():
             if key in options and by != kind:
@@ -84,23 +81,15 @@ def ablate(
         layer=options.pop("replace", "A^T"),
         **{key: options.pop(key) for key in ("by", *_REPLACEMENT_KEYS) if key in options},
     )
-    settings = recipe.arguments(options, device=device)
+    settings = data | recipe.arguments(options, device=device)
+    settings |= {"metric": change.metric, "data_range": change.data_range, "bound": change.bound}
     if out is not None:
         # Fails now, not after the training, if matplotlib is missing.
         import korisk.report.figures.forecast  # noqa: F401
 
         make_folder(out)
     with training(subject, recipe, quiet=json) as callbacks:
-        result = ablation.ablate(
-            build,
-            replace=replacement,
-            bound=change.bound,
-            callbacks=callbacks,
-            metric=change.metric,
-            data_range=change.data_range,
-            **data,
-            **settings,
-        )
+        result = ablation.ablate(build, replace=replacement, callbacks=callbacks, **settings)
     if json:
         print_json(result.to_dict())
     else:
@@ -146,8 +135,9 @@ def _arguments(
     problem, _ = rehearsals.point_problem(spec, request)
     options["sizes"] = spec["sizes"]
     options["seeds"] = [task.seed for task in study.tasks if task.point == name]
+    data = {"operator": problem}
     if network is not None:
-        return network[1], {"operator": problem}, options
+        return network[1], data, options
     # Linear models have no layer to replace.
     trained = {label: entry for label, entry in spec["models"].items() if "kind" in entry}
     models = rehearsals.study_networks({**spec, "models": trained}, problem, device)
@@ -156,7 +146,7 @@ def _arguments(
         hint = did_you_mean(model, models) if models else "; add one, such as kind: inverse-unet"
         raise KoriskError(f"{subject.path}: models.networks has no {shown(model)}{hint}")
     build, of_network = models[model]
-    return build, {"operator": problem}, {**options, **of_network}
+    return build, data, options | of_network
 
 
 def _write(result: Ablation, folder: Path) -> None:
@@ -168,9 +158,9 @@ def _write(result: Ablation, folder: Path) -> None:
     names, metric = ("model", "n", "seed"), result.curves[0].metric
     records = [record for curve in result.curves for record in curve.records()]
     rows = tuple(tuple(record[name] for name in (*names, "error")) for record in records)
-    write_text(folder / CURVES, csv_text(Table((*names, metric), rows)))
-    write_text(folder / RESULT, json_text(result.to_dict()) + "\n")
+    write_text(folder / "curves.csv", csv_text(Table((*names, metric), rows)))
+    write_text(folder / "ablation.json", json_text(result.to_dict()) + "\n")
     figure = comparison_figure(result.comparison)
     for kind in ("png", "svg"):
-        save(figure, folder / f"{FIGURE}.{kind}")
-    result.to_html(folder / f"{FIGURE}.html")
+        save(figure, folder / f"ablation.{kind}")
+    result.to_html(folder / "ablation.html")

@@ -3,19 +3,19 @@
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 from typer import Argument as Positional
 from typer import Option
 
-from korisk._checks import one_of
-from korisk.cli.common.messages import tell
+from korisk._json import JsonDict
+from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Json, Plot
-from korisk.cli.common.output import check_plot, print_json, save_plot, show
-from korisk.cli.common.own_code import described
-from korisk.errors import Argument, KoriskError, UnreachableError, levels_off
+from korisk.cli.common.output import check_plot, print_json, save_plot, show, working
+from korisk.cli.common.training import failures_named, read_build
+from korisk.errors import Argument, KoriskError, UnreachableError, levels_off, needed_by, shown
 from korisk.texts import Table, number, short, whole
 from korisk.theory import BOUNDS, BarronBound, BoundForm, Network, barron_bound
 from korisk.theory.bound import growth
@@ -39,20 +39,14 @@ class Asked:
     replace: Annotated[str | None, "LAYER", "Show what making this layer known would save."] = None
     bound: Annotated[str, "|".join(BOUNDS), "The form of the bound."] = "composed"
 
-    @property
-    def form(self) -> BoundForm:
-        """The form, checked."""
-        one_of("bound", self.bound, BOUNDS)
-        return next(name for name in BOUNDS if name == self.bound)
-
-    def of(self, net: Network) -> tuple[int | None, BarronBound]:
+    def of(self, net: Network, n: float | None) -> tuple[int | None, BarronBound]:
         """The N that the target needs, None if it is out of reach, and the bound at N."""
-        needed = None
+        form, needed = cast(BoundForm, self.bound), None
         if self.target is not None:
             with suppress(UnreachableError):
-                needed = samples_needed(net, self.target, bound=self.form)
-        size = min(needed or _DEFAULT_N, _LARGEST_N) if self.n is None else self.n
-        return needed, barron_bound(net, size, bound=self.form)
+                needed = samples_needed(net, self.target, bound=form)
+        size = min(needed or _DEFAULT_N, _LARGEST_N) if n is None else n
+        return needed, barron_bound(net, size, bound=form)
 
 
 def bound(
@@ -71,12 +65,12 @@ def bound(
     can grow on its way to the output. --plot draws the bound over N, with its floor and the target.
     """
     check_plot(plot)
-    form, target = asked.form, asked.target
-    net = _network(path, network, write)
+    target, net = asked.target, _network(path, network, write)
     try:
-        needed, result = asked.of(net)
-        known = None if asked.replace is None else net.replace(asked.replace)
-        replaced = None if known is None else replace(asked, n=result.n).of(known)
+        needed, result = asked.of(net, asked.n)
+        replaced = None
+        if asked.replace is not None:
+            replaced = asked.of(net.replace(asked.replace), result.n)
     except KoriskError as error:
         # Say where the constant can be given: a described module has no file to edit.
         if Argument("lipschitz", ...) not in error.message.parts:
@@ -86,11 +80,12 @@ def bound(
             place = " to its mark in the code (kr.mark_known or kr.mark_learned), or in the file "
             place += "that --write FILE.yaml keeps"
         raise KoriskError(error.message, place) from None
+    form = result.whole.form
     if plot is not None:
         from korisk.report.figures.bound import bound_figure
 
         save_plot(bound_figure(net, result, target, needed), plot)
-    content: dict[str, Any] = {"network": net.to_dict(), "bound": form}
+    content: JsonDict = {"network": net.to_dict(), "bound": form}
     content["n"] = int(result.n) if float(result.n).is_integer() else result.n
     content |= {"total": result.total, "floor": result.floor, "lipschitz": net.lipschitz(form)}
     content |= {"largest_slope": net.largest_slope, "rests_on": uncalibrated(net)}
@@ -122,7 +117,7 @@ def _network(path: Path | None, place: str | None, write: Path | None) -> Networ
     if path is not None or place is None:
         sources = "NETWORK.yaml or a PyTorch module with --network FILE.py:BUILD"
         raise KoriskError(f"give {sources}, one of them")
-    net = described(place)
+    net = _described(place)
     # Written before the bound, which may be refused for a constant to add to this file.
     if write is not None:
         net.write(write)
@@ -130,7 +125,27 @@ def _network(path: Path | None, place: str | None, write: Path | None) -> Networ
     return net
 
 
-def _layers(net: Network, result: BarronBound) -> list[dict[str, Any]]:
+def _described(place: str) -> Network:
+    """Describe the PyTorch module that BUILD returns, alone or with an example input."""
+    with needed_by("--network", "PyTorch", "'korisk[torch]'"):
+        from torch import nn
+    from korisk.ablation.ablation import example_inputs
+    from korisk.networks.describe.describe import describe
+
+    with failures_named(place), warnings_as_lines():
+        build, data = read_build(place)
+        result: object = build()
+        if isinstance(result, nn.Module) and "operator" in data:
+            result = result, example_inputs(data["operator"], result)
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            rule = "must return (module, example), an nn.Module and an input tensor, batches first"
+            module = f"--network {place} {rule}; or the module alone, with operator = ... beside it"
+            raise KoriskError(f"{module}, got {shown(result)}")
+        with working("describing the network"):
+            return describe(*result, name=place[-80:])
+
+
+def _layers(net: Network, result: BarronBound) -> list[JsonDict]:
     factors = net.amplification(result.whole.form)
     return [
         {
@@ -148,7 +163,7 @@ def _layers(net: Network, result: BarronBound) -> list[dict[str, Any]]:
     ]
 
 
-def _table(net: Network, content: dict[str, Any]) -> Table:
+def _table(net: Network, content: JsonDict) -> Table:
     takes = [] if net.is_chain else ["takes"]
     heads = ["layer", *takes, "kind", "parameters", "Lipschitz", "A_l"]
     heads += [f"bound at N = {_count(content['n'])}", "share"]
@@ -169,7 +184,7 @@ def _table(net: Network, content: dict[str, Any]) -> Table:
     return Table(net.name or "network", heads, rows, "ll" + "l" * len(takes) + "r")
 
 
-def _sentences(content: dict[str, Any]) -> Iterator[str]:
+def _sentences(content: JsonDict) -> Iterator[str]:
     n, total = _count(content["n"]), number(content["total"])
     yield (
         f"If the constants hold, a network trained on N = {n} samples has an expected squared "
@@ -196,8 +211,10 @@ def _sentences(content: dict[str, Any]) -> Iterator[str]:
         if known["total"] == content["total"]:
             yield f"Making {known['layer']} known saves nothing: it adds no error as it is."
             return
-        sentence = f"With {known['layer']} known, the bound at N = {n} falls from {total} to "
-        sentence += number(known["total"])
+        after = number(known["total"])
+        sentence = (
+            f"With {known['layer']} known, the bound at N = {n} falls from {total} to {after}"
+        )
         if known.get("samples") is not None:
             sentence += f", and the target needs N = {whole(known['samples'])}"
         elif "samples" in known:
@@ -205,7 +222,7 @@ def _sentences(content: dict[str, Any]) -> Iterator[str]:
         yield f"{sentence}."
 
 
-def _calibrated(constants: dict[str, Any], form: str) -> str:
+def _calibrated(constants: JsonDict, form: str) -> str:
     """What another form of the bound changes where the constants were calibrated."""
     factor = constants["amplification"]
     ratio = number(factor["paper"] / factor["composed"], 3)

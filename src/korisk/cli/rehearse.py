@@ -8,9 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Option
-
-from korisk import _checks
 from korisk._json import JsonDict
 from korisk.cli.common import options, output
 from korisk.cli.common.messages import tell
@@ -18,7 +15,6 @@ from korisk.cli.common.training import Recipe, Simulated, Subject, training
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError
 from korisk.files import make_folder
-from korisk.planning.forecast import level_of
 from korisk.studies.run.compute import chosen_device
 
 if TYPE_CHECKING:
@@ -33,45 +29,21 @@ class Asked(options.Asked):
     metric: options.Metric = "mse"
     data_range: options.Range = None
 
-    def question(self) -> Question:
-        """The question, checked before anything is read."""
-        from korisk.prediction.rehearsal.rehearsal import UNIT_OF
-        from korisk.prediction.study import Question
-
-        _checks.one_of("metric", self.metric, tuple(UNIT_OF))
-        if self.data_range is not None and self.metric != "psnr":
-            raise KoriskError(f"--range is of psnr, and the metric is {self.metric}; leave it out")
-        remedy = f"give the {self.metric} to reach"
-        goals = [_checks.real("target", goal, above=0, remedy=remedy) for goal in self.target or []]
-        if self.cost is not None:
-            _checks.real("cost", self.cost, above=0, remedy="give the price of one sample")
-        return Question(
-            targets=list(dict.fromkeys(goals)),
-            at=sorted(set(self.at or [])),
-            sure=level_of(self.sure),
-            cost=self.cost,
-            metric=self.metric,
-            data_range=self.data_range,
-        )
-
 
 @dataclass(frozen=True)
 class Pilot:
     """Measured errors that narrow a rehearsal."""
 
-    pilot_file: Annotated[
-        Path | None, Option("--pilot"), "FILE", "Measured errors: n, error, model, seed."
-    ] = None
+    pilot: Annotated[Path | None, "FILE", "Measured errors: n, error, model, seed."] = None
     column: options.Column = None
 
     def curves(self, metric: str) -> Sequence[Curve]:
         """The curves of the file; of several metrics, those of the one that is asked for."""
-        path = self.pilot_file
-        if path is None:
+        if self.pilot is None:
             if self.column:
                 raise KoriskError("--column is of a pilot; give --pilot FILE, or leave it out")
             return ()
-        read = partial(Curve.read_all, path, columns=options.columns(self.column))
+        read = partial(Curve.read_all, self.pilot, columns=options.columns(self.column))
         try:
             return read()
         except KoriskError:
@@ -84,7 +56,7 @@ class Pilot:
                 if "unit" not in arguments:
                     raise
                 remedy = "name the column of errors mse, rmse, nmse or psnr, with --column error="
-                raise KoriskError(f"{path}: the metric is not clear; {remedy}") from None
+                raise KoriskError(f"{self.pilot}: the metric is not clear; {remedy}") from None
 
 
 def rehearse(
@@ -105,9 +77,10 @@ def rehearse(
     # Imported here: SciPy takes longer to load than the command line itself.
     from korisk.prediction import answer as words
     from korisk.prediction.rehearsal.rehearsal import far_from
-    from korisk.prediction.study import rehearse_own, rehearse_study, study_to_rehearse
+    from korisk.prediction.study import Question, rehearse_own, rehearse_study, study_to_rehearse
 
-    question = asked.question()
+    options_of_question = {**vars(asked), "at": asked.at or ()}
+    question = Question(targets=options_of_question.pop("target") or (), **options_of_question)
     if out is not None and (subject.path is None or asked.metric != "mse"):
         raise KoriskError("--out is for the report of a study, in the mse; leave it out")
     # Before any training: a file that cannot be written should fail at once.
@@ -116,9 +89,8 @@ def rehearse(
     study = None if subject.path is None else study_to_rehearse(subject.path)
     count = len({task.point for task in study.tasks}) if study else 1
     if answer.plot is not None and subject.point is None and count > 1:
-        raise KoriskError(
-            f"--plot is for one point, and the study has {count}; add one with --point"
-        )
+        many = f"--plot is for one point, and the study has {count}"
+        raise KoriskError(f"{many}; add one with --point")
     request, arguments = simulated.request(study, recipe), partial(recipe.arguments, device=device)
     if out is not None:
         make_folder(out)
@@ -130,15 +102,9 @@ def rehearse(
             assert network is not None
             points = [rehearse_own(*network, data, request, arguments({}))]
         else:
-            points = rehearse_study(
-                study,
-                request,
-                options=arguments,
-                user_network=network,
-                model=subject.model,
-                point=subject.point,
-                device=device,
-            )
+            chosen: JsonDict = {"model": subject.model, "point": subject.point, "device": device}
+            chosen |= {"options": arguments, "user_network": network}
+            points = rehearse_study(study, request, **chosen)
     far = (far_from(point.forecasts, goal) for point in points for goal in question.targets)
     if far_off := next(filter(None, far), ""):  # shown as without a target, and asked at the end
         question = replace(question, targets=())

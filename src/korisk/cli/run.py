@@ -1,28 +1,38 @@
 """`korisk run`: run a study of your own, or what is missing of it."""
 
+from __future__ import annotations
+
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
+import typer
+
+from korisk import _checks
 from korisk._json import JsonDict
-from korisk.cli.common.compute import Outcome, report_failures, run_tasks
-from korisk.cli.common.messages import warnings_as_lines
+from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Full, Json, Running
-from korisk.cli.common.output import print_json, show
+from korisk.cli.common.output import print_json, show, working
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.files import make_folder, write_text
 from korisk.planning.compare import Crossing, crossing
+from korisk.store.cells import Task
 from korisk.store.file import check_name
-from korisk.store.store import Store, store_path, store_to_write
+from korisk.store.store import Failure, FlatRow, Store, store_path, store_to_write
 from korisk.studies.results import curves
-from korisk.studies.run.compute import device_kind, expected_seconds, groups
-from korisk.studies.run.engine import Compute
+from korisk.studies.run import compute as places
+from korisk.studies.run.engine import Compute, Event, run_study
+from korisk.studies.run.progress import Pace, event_line, progress
 from korisk.studies.spec.study import Study
 from korisk.texts import Table, counted, duration, format_bytes, number
 
+FAILED_CELLS = 1  # exit code if some cells failed and the others are stored
 _POINTS_SHOWN = 6  # without --full: more lines would push the answer off the screen
 _COUNT_LABELS = (("skipped", "already done"), ("failed", "failed"))
 _NOTHING_LEFT = "Nothing is left to do."
@@ -135,6 +145,112 @@ def print_end(outcome: Outcome, folder: Path, *, tables: bool) -> None:
     )
 
 
+# --- Cells, also of `korisk reproduce` ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Counts of a run, and the rows and failures that the store then holds for its cells."""
+
+    counts: JsonDict  # cells done, failed, skipped; seconds
+    rows: list[FlatRow]
+    failures: list[Failure]
+    page: Path | None  # if one was written
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    study: JsonDict,
+    out: Path,
+    running: Running,
+    *,
+    scheduler: str | None = None,
+    quiet: bool,
+) -> Outcome:
+    """Run the missing cells of a store in `out`, and draw its page if that is asked for."""
+    compute = Compute(workers=running.workers, retry_failed=running.retry_failed)
+    kind = places.device_kind(running.device, scheduler)
+    # Raises if PyTorch lacks the device; on a cluster, the workers choose theirs.
+    place = places.chosen_device(running.device) if scheduler is None else running.device
+    from korisk.studies.run.cells import cell_work
+
+    # Imported before the run: a missing matplotlib should fail first.
+    if running.page:
+        from korisk.report.contents import read_contents
+        from korisk.report.page.study import study_page
+    path, keys = store_to_write(out), {task.key for task in tasks}
+    with _opened_store(path, study, tasks, running.wait) as store:
+        begun = time.monotonic()
+        todo = store.missing(tasks, failed=running.retry_failed)
+        skipped = len(tasks) - len(store.missing(tasks))
+        pace = Pace(todo, seconds=places.expected_seconds(store, tasks, kind), skipped=skipped)
+        with (
+            progress(pace, quiet=quiet, lines=_print_line) as watch,
+            # Without work, no scheduler is needed.
+            places.opened(scheduler if todo else None, place) as (cluster, device),
+        ):
+            # Cells that need the same number of processes, and of threads in each.
+            for group, processes, threads in places.groups(tasks, place, scheduler):
+                workers = processes if running.workers is None else running.workers
+                how = replace(compute, workers=workers, threads=threads, cluster=cluster)
+                run_study(group, cell_work(group, device=device), store, compute=how, watch=watch)
+        seconds = time.monotonic() - begun
+        rows = [row for row in store.rows() if row.task.key in keys]
+        failures = [failure for failure in store.failures() if failure.task.key in keys]
+        done = len(tasks) - len(store.missing(tasks)) - skipped
+    html = path.with_name("report.html") if running.page and rows else None
+    if html is not None:
+        with working("drawing the page", quiet=quiet) as show_step:
+            write_text(html, study_page(read_contents(path), watch=show_step))
+    counts = {"done": done, "failed": len(failures), "skipped": skipped, "seconds": seconds}
+    return Outcome(counts, rows, failures, html)
+
+
+@contextmanager
+def _opened_store(
+    path: Path, study: JsonDict, tasks: Sequence[Task], wait: float
+) -> Iterator[Store]:
+    """Open or create a store; a refused run leaves no empty one, and no empty folder."""
+    _checks.real("--wait", wait, at_least=0, remedy="give seconds")
+    had_folder, had_store = path.parent.exists(), path.exists()
+    make_folder(path.parent)
+    open_store = warnings_as_lines()(Store.create_or_open)
+    try:
+        with open_store(path, study, tasks=tasks, wait=wait) as store:
+            try:
+                yield store
+            except KeyboardInterrupt:
+                count = len(tasks) - len(store.missing(tasks))
+                finished = f"{count} of {len(tasks)} cells are kept in {path}"
+                with suppress(OSError):  # the terminal may be closed
+                    tell(f"{finished}; the same command continues from there")
+                raise
+            except KoriskError:
+                if not had_store and not store.states(tasks):
+                    path.unlink(missing_ok=True)  # safe: this run holds the lock
+                raise
+    except KoriskError:
+        if not had_folder:
+            with suppress(OSError):  # fails if another process has put something there
+                path.parent.rmdir()
+        raise
+
+
+def _print_line(event: Event) -> None:
+    # Only what logs should show at once: failures are listed at the end.
+    if event.kind in {"retried", "waiting"}:
+        tell(event_line(event))
+
+
+def report_failures(outcome: Outcome) -> None:
+    """List failed cells on stderr, and exit with the code for them."""
+    for failure in outcome.failures:
+        tell(f"{failure.task.key} failed: {failure.reason}")
+    if outcome.failures:
+        tell("the rest is stored; run again with --retry-failed")
+        raise typer.Exit(FAILED_CELLS)
+
+
 # --- Dry runs ------------------------------------------------------------------------------------
 
 
@@ -142,11 +258,11 @@ def _show_cells(
     study: Study, folder: Path, running: Running, scheduler: str | None, *, as_json: bool
 ) -> None:
     """Print the cells with state, time and memory."""
-    device = device_kind(running.device, scheduler)
+    device = places.device_kind(running.device, scheduler)
     cells = _cells(study, folder, device)
     open_states = {"to do", "failed"} if running.retry_failed else {"to do"}
     pending = [cell["seconds"] for cell in cells if cell["state"] in open_states]
-    default = max(1, *(count for _, count, _ in groups(study.tasks, device, scheduler)))
+    default = max(1, *(count for _, count, _ in places.groups(study.tasks, device, scheduler)))
     workers = Compute(workers=running.workers).workers or default
     measured = [seconds for seconds in pending if not math.isnan(seconds)]
     unmeasured = len(pending) - len(measured)
@@ -188,7 +304,7 @@ def _cells(study: Study, folder: Path, device: str) -> list[JsonDict]:
             check_name(path, store.study.get("name"), study.name)
             store.check(study.tasks)
             states = store.states(study.tasks)
-            seconds = expected_seconds(store, study.tasks, device)
+            seconds = places.expected_seconds(store, study.tasks, device)
     from korisk.studies.run.cells import memory_needed
 
     memory = {task.point: memory_needed(task.spec) for task in study.tasks}

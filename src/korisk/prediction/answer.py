@@ -52,9 +52,8 @@ def point_sentences(point: PointPrediction) -> Iterator[str]:
 
 def reaches(points: Sequence[PointPrediction], question: Question) -> bool:
     """Whether every target is in the reach of some model of every point."""
-    goals = list(dict.fromkeys(question.targets))
     return all(
         any(plan.recommend().helps for plan in point.plans(goal))
         for point in points
-        for goal in goals
+        for goal in question.targets
     )

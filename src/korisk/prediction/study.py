@@ -22,10 +22,10 @@ from korisk._json import JsonDict, JsonMapping
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 from korisk.files import read_yaml
-from korisk.planning.forecast import check_goal, check_target
+from korisk.planning.forecast import check_goal, check_target, level_of
 from korisk.planning.plan import Forecast, Plan, forecast
 from korisk.prediction.rehearsal.callbacks import Callbacks
-from korisk.prediction.rehearsal.rehearsal import FARTHEST_N, Rehearsal, metric_of
+from korisk.prediction.rehearsal.rehearsal import FARTHEST_N, UNIT_OF, Rehearsal, metric_of
 from korisk.store.usage import Meter, Usage
 from korisk.studies.spec.registry import problem_of
 from korisk.studies.spec.study import Study
@@ -82,6 +82,18 @@ class Question:
     cost: float | None = None
     metric: str = "mse"
     data_range: float | None = None
+
+    def __post_init__(self) -> None:
+        _checks.one_of("metric", self.metric, tuple(UNIT_OF))
+        if self.data_range is not None and self.metric != "psnr":
+            rest = f" is of psnr, and the metric is {self.metric}; leave it out"
+            raise KoriskError(Argument("data_range"), rest)
+        remedy = f"give the {self.metric} to reach"
+        goals = [_checks.real("target", goal, above=0, remedy=remedy) for goal in self.targets]
+        if self.cost is not None:
+            _checks.real("cost", self.cost, above=0, remedy="give the price of one sample")
+        level_of(self.sure)
+        _checks.set_fields(self, targets=list(dict.fromkeys(goals)), at=sorted(set(self.at)))
 
 
 @dataclass(frozen=True, kw_only=True)

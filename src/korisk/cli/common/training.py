@@ -1,9 +1,13 @@
 """What `korisk rehearse` and `korisk ablate` share: networks, images, and their training."""
 
+from __future__ import annotations
+
+import importlib.util
 import sys
 import time
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +20,7 @@ from korisk import _checks
 from korisk._json import JsonDict, JsonMapping
 from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Device, whole_numbers
-from korisk.cli.common.own_code import failures_named, read_build
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.texts import duration
 
 if TYPE_CHECKING:
@@ -29,11 +32,17 @@ _LONG = 10.0  # seconds; longer runs print expected time and memory first
 _TOO_LONG = 600.0  # seconds; longer runs are started only if the user agrees
 _FEWER = "fewer --steps, --seeds or --sizes take less"
 _ELSE = "[default: the study's, or"
+_DATA = ("operator", "images", "noise", "patients")  # that the file of a network may define
 _WHICH = "[default: all to rehearse, the first to ablate]"
 _NETWORK = (
     "Your own network: BUILD() in FILE.py returns it. Without a study, FILE.py also defines "
     "operator, and optionally images and noise."
 )
+
+
+def set_options(group: object, *names: str) -> JsonDict:
+    """The options among these that the user has set."""
+    return {name: value for name in names if (value := getattr(group, name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ class Subject:
             if self.path is None and value is not None:
                 raise KoriskError(f"{option} belongs to a study; give one, or leave it out")
 
-    def own(self) -> "tuple[tuple[str, Build] | None, JsonDict]":
+    def own(self) -> tuple[tuple[str, Build] | None, JsonDict]:
         """Name and builder of the user's network, and what its file defines beside it."""
         if self.network is None:
             return None, {}
@@ -79,13 +88,12 @@ class Simulated:
     on_error: Annotated[str | None, "stop|skip", f"Unreadable images. {_ELSE} stop]"] = None
     noise: Annotated[float | None, "L", "Noise over the input's RMS. [default: the study's]"] = None
 
-    def request(self, study: "Study | None", recipe: "Recipe") -> "Request":
+    def request(self, study: Study | None, recipe: Recipe) -> Request:
         """What is simulated: from the user's own images, or from the study's."""
         from korisk.prediction.study import Request
         from korisk.problems.sources import FileSource
 
-        names = ("patients", "unit", "blank", "on_error")
-        overrides = {key: value for key in names if (value := getattr(self, key)) is not None}
+        overrides = set_options(self, "patients", "unit", "blank", "on_error")
         source = None
         if self.images is not None:
             # Read with the study's settings unless an option replaces them.
@@ -124,8 +132,7 @@ class Recipe:
         """Arguments of `rehearse` and `ablate`: a study's, unless an option replaces them."""
         from korisk.prediction.rehearsal.simulation import Training
 
-        names = ("sizes", "seeds", "steps", "batch", "rate")
-        overrides = {name: value for name in names if (value := getattr(self, name)) is not None}
+        overrides = set_options(self, "sizes", "seeds", "steps", "batch", "rate")
         options: JsonDict = {"seeds": 3, **of_study, **overrides, "folder": self.resume}
         if self.sizes is not None:
             options["sizes"] = whole_numbers("--sizes", self.sizes)
@@ -138,7 +145,7 @@ class Recipe:
 
 
 @contextmanager
-def training(subject: Subject, recipe: Recipe, *, quiet: bool) -> Iterator["Callbacks"]:
+def training(subject: Subject, recipe: Recipe, *, quiet: bool) -> Iterator[Callbacks]:
     """Callbacks that show the progress of a training, and ask before one that takes long.
 
     Failures of the user's network name their option; an interruption says what is kept.
@@ -174,10 +181,79 @@ def training(subject: Subject, recipe: Recipe, *, quiet: bool) -> Iterator["Call
         try:
             yield Callbacks(progress=progress, estimate=estimate)
         except KeyboardInterrupt as interruption:
-            message = str(interruption)
-            if recipe.resume is not None and not message:
-                text = "keeps the finished networks; the same command continues from there"
-                message = f"{recipe.resume} {text}"
-            if message:
-                tell(message)
+            kept = "keeps the finished networks; the same command continues from there"
+            if text := str(interruption) or (f"{recipe.resume} {kept}" if recipe.resume else ""):
+                tell(text)
             raise
+
+
+# --- Networks in the user's Python code ----------------------------------------------------------
+
+
+def read_build(place: str) -> tuple[Build, JsonDict]:
+    """Import the function that `FILE.py:BUILD` names; return it with the data of its file."""
+    path, _, name = place.rpartition(":")
+    if not path or not name.isidentifier():
+        raise KoriskError(f"--network must be a function FILE.py:BUILD, got {shown(place)}")
+    file = Path(path)
+    # Inside a package the file is a module of it, so that `from .blocks import Block` works.
+    names, folders = [file.stem], [file.resolve().parent]
+    while (folders[-1] / "__init__.py").is_file():
+        names.append(folders[-1].name)
+        folders.append(folders[-1].parent)
+    spec = importlib.util.spec_from_file_location(".".join(reversed(names)), file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise KoriskError(f"--network {file}: there is no such Python file; check the path")
+    module = importlib.util.module_from_spec(spec)
+    # Modules next to the file can be imported, also later, while the network is built.
+    for folder in (str(folders[-1]), str(folders[0])):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    # Dataclasses and pickle look the module up by its name.
+    registered = sys.modules.setdefault(module.__name__, module)
+    try:
+        with redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        if registered is module:
+            del sys.modules[module.__name__]
+        raise _failed(file, "cannot be imported", error, "run it with Python first") from error
+    build: Build | None = getattr(module, name, None)
+    if not callable(build):
+        names = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+        raise KoriskError(f"{file} has no function {name!r}{did_you_mean(name, names)}")
+    return build, {key: getattr(module, key) for key in _DATA if hasattr(module, key)}
+
+
+@contextmanager
+def failures_named(place: str | None) -> Iterator[None]:
+    """Report errors of the user's network as one line; what it prints goes to stderr."""
+    try:
+        with redirect_stdout(sys.stderr):  # so that the output of --json stays valid
+            yield
+    except (KoriskError, MemoryError, OSError):  # not the network's fault; app.run explains them
+        raise
+    except (Exception, SystemExit) as error:
+        if place is None or not _in_network(error, Path(place.rpartition(":")[0])):
+            raise
+        raise _failed(place, "failed", error, "try it in Python first") from error
+
+
+def _in_network(error: BaseException, file: Path) -> bool:
+    """Whether an error passed through the user's code or through a module that is not korisk's."""
+    folder = file.resolve().parent
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if folder in Path(frame.f_code.co_filename).parents:
+            return True
+        module = type(frame.f_locals.get("self")).__module__
+        if frame.f_code.co_name == "_call_impl" and not module.startswith("korisk."):
+            return True
+    return False
+
+
+def _failed(place: str | Path, what: str, error: BaseException, remedy: str) -> KoriskError:
+    """The kind of an error of the user's code, its first line, and where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    line = f"{Path(frame.filename).name}, line {frame.lineno}"
+    return KoriskError(f"--network {place} {what}: {text} ({line}); {remedy}")

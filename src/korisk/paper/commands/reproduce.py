@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from korisk import _checks
-from korisk.cli.common.compute import report_failures, run_tasks
 from korisk.cli.common.options import Full, Json, Running, whole_numbers
 from korisk.cli.common.output import print_json, show
-from korisk.cli.run import print_end
+from korisk.cli.run import print_end, report_failures, run_tasks
 from korisk.errors import KoriskError
 from korisk.paper import reproduction as paper
 from korisk.paper.commands.published import print_published
