@@ -21,9 +21,8 @@ from korisk.cli.common.messages import Command, running, tell, with_command, wit
 from korisk.errors import KoriskError, shown
 
 # In the order of the help, with their modules, which are imported when a command is asked for.
-COMMANDS = {
-    name: f"cli.{name}" for name in ("rehearse", "plan", "compare", "calibrate", "ablate", "bound")
-}
+_FIRST = ("rehearse", "plan", "compare", "calibrate", "ablate", "bound")
+COMMANDS = {name: f"cli.{name}" for name in _FIRST}
 # A distribution may leave korisk/paper out; its command is then missing.
 HAS_PAPER = find_spec("korisk.paper") is not None
 COMMANDS |= {"reproduce": "paper.commands.reproduce"} if HAS_PAPER else {}

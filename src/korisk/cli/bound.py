@@ -211,10 +211,8 @@ def _sentences(content: JsonDict) -> Iterator[str]:
         if known["total"] == content["total"]:
             yield f"Making {known['layer']} known saves nothing: it adds no error as it is."
             return
-        after = number(known["total"])
-        sentence = (
-            f"With {known['layer']} known, the bound at N = {n} falls from {total} to {after}"
-        )
+        fall = f"falls from {total} to {number(known['total'])}"
+        sentence = f"With {known['layer']} known, the bound at N = {n} {fall}"
         if known.get("samples") is not None:
             sentence += f", and the target needs N = {whole(known['samples'])}"
         elif "samples" in known:

@@ -35,7 +35,7 @@ def plan(
     Give the errors of at least three training set sizes, better five, each with several seeds.
     Without --target, --at and --html, it shows how the file is read.
     """
-    targets, sizes, sure = list(dict.fromkeys(asked.target or [])), asked.at or [], asked.sure
+    targets, sizes, sure = asked.target or [], asked.at or [], asked.sure
     for option, choice in (("--plot", answer.plot), ("--cost", asked.cost)):
         if not targets and choice is not None:
             raise KoriskError(f"{option} needs --target; give the value to reach")
@@ -51,12 +51,10 @@ def plan(
         check_target(curves, value)
     trained = [read_training(path, curve) for curve in curves]
     # A page alone also draws curves with too few sizes for a forecast.
-    pilots = list(zip(curves, relatives, trained, strict=True)) if targets or sizes else []
-    forecasts = [forecast(curve, related=similar) for curve, similar, _ in pilots]
-    plans = [
-        [Plan(view, value, *about) for value in targets]
-        for view, (*_, about) in zip(forecasts, pilots, strict=True)
-    ]
+    pairs = zip(curves, relatives, strict=True) if targets or sizes else ()
+    forecasts = [forecast(curve, related=similar) for curve, similar in pairs]
+    views = zip(forecasts, trained, strict=False)
+    plans = [[Plan(view, value, *about) for value in targets] for view, about in views]
     all_plans = [item for answers in plans for item in answers]
     at_sizes = [_expected(*both, sizes) for both in zip(forecasts, plans, strict=True)]
     if answer.html is not None:
@@ -149,8 +147,7 @@ def _expected(view: Forecast, plans: Sequence[Plan], at: Sequence[float]) -> lis
         if view.doubt and n > view.last:  # N is checked, but there is no forecast for it
             remedy = f"ask for N up to {view.last:,}"
             size = count("n", n, at_least=2, at_most=LARGEST_N, remedy=remedy)
-            expected, chances = dict.fromkeys(_ENDS), [None] * len(plans)
-            rows.append({"n": size, **expected, "chances": chances})
+            rows.append({"n": size, **dict.fromkeys(_ENDS), "chances": [None] * len(plans)})
         else:
             rows.append(vars(view.at(n)) | {"chances": [item.probability(n) for item in plans]})
     return rows
@@ -167,8 +164,8 @@ def _error_table(
             chances = ["-" if p is None else words.chance(p) for p in row["chances"]]
             values = [number(row[name]) for name in _ENDS]
             rows.append([view.model or "-", whole(row["n"]), *values, *chances])
-    heads = [f"chance of\n{number(target)}" for target in targets]
-    heads = ["chance of\nthe target"] if len(targets) == 1 else heads
+    goals = ["the target"] if len(targets) == 1 else map(number, targets)
+    heads = [f"chance of\n{goal}" for goal in goals]
     return Table(f"Expected {noun}", ["model", "N", noun, "90% from", "to", *heads], rows)
 
 

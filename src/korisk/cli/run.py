@@ -34,9 +34,6 @@ from korisk.texts import Table, counted, duration, format_bytes, number
 
 FAILED_CELLS = 1  # exit code if some cells failed and the others are stored
 _POINTS_SHOWN = 6  # without --full: more lines would push the answer off the screen
-_COUNT_LABELS = (("skipped", "already done"), ("failed", "failed"))
-_NOTHING_LEFT = "Nothing is left to do."
-_NO_COMMON_SIZE = "The two models have no N in common."
 
 
 def run(
@@ -70,9 +67,8 @@ def run(
         points: JsonDict = {}
         for point, models in by_point.items():
             points[point] = {curve.model: curve.records() for curve in models}
-            if point in crossings:
-                meeting = crossings[point]
-                points[point]["crossing"] = meeting and asdict(meeting)
+        for point, meeting in crossings.items():
+            points[point]["crossing"] = meeting and asdict(meeting)
         print_json({"store": str(store_path(folder)), **outcome.counts, "points": points})
     else:
         for point, models in by_point.items() if full else ():
@@ -120,9 +116,9 @@ def _summary_lines(
             for curve in models
         ]
         size = f" at N = {sizes.pop():,}" if len(sizes) == 1 else ""
-        meeting = crossings.get(point)
-        sentence = _NO_COMMON_SIZE if point in crossings else ""
-        sentence = meeting.explanation if meeting else sentence
+        sentence = "The two models have no N in common." if point in crossings else ""
+        if meeting := crossings.get(point):
+            sentence = meeting.explanation
         yield f"{point}: {models[0].metric} of {', '.join(errors)}{size}. {sentence}".rstrip()
     if rest := len(by_point) - len(points):
         yield f"{rest:,} more points; --full prints them all."
@@ -132,17 +128,15 @@ def print_end(outcome: Outcome, folder: Path, *, tables: bool) -> None:
     """Print what was run, where the page and the results are, and the commands that use them."""
     counts = outcome.counts
     summary = [f"{counted(counts['done'], 'cell')} run in {duration(counts['seconds'])}"]
-    summary += [f"{counts[name]:,} {label}" for name, label in _COUNT_LABELS if counts[name]]
-    hint = "" if tables else " --full prints the tables."
+    labels = ("skipped", "already done"), ("failed", "failed")
+    summary += [f"{counts[name]:,} {label}" for name, label in labels if counts[name]]
+    results = f"results in {store_path(folder)} (korisk export {folder})."
+    results += "" if tables else " --full prints the tables."
     page = f"Page: korisk report {folder} draws it."
     if outcome.page is not None:
         address = f"file://{quote(str(outcome.page.resolve()))}"
         page = f"Page: {outcome.page}; open {address} in a browser."
-    show(
-        f"{', '.join(summary)}; results in {store_path(folder)} (korisk export {folder}).{hint}",
-        page,
-        whole_lines=True,
-    )
+    show(f"{', '.join(summary)}; {results}", page, whole_lines=True)
 
 
 # --- Cells, also of `korisk reproduce` ------------------------------------------------------------
@@ -290,8 +284,9 @@ def _show_cells(
         estimate = "no measured cell yet, so the time is not known"
     elif unmeasured:
         estimate += f", without {unmeasured:,} of a size that was not measured yet"
-    rest = f"{counted(len(pending), 'cell')} to do: {estimate}." if pending else _NOTHING_LEFT
-    show(Table(f"cells of {study.name}", heads, rows, "llllr"), rest)
+    rest = f"{counted(len(pending), 'cell')} to do: {estimate}."
+    table = Table(f"cells of {study.name}", heads, rows, "llllr")
+    show(table, rest if pending else "Nothing is left to do.")
 
 
 def _cells(study: Study, folder: Path, device: str) -> list[JsonDict]:

@@ -77,9 +77,7 @@ class Simulated:
 
     images: Annotated[Path | None, "DIR", "Your own example images, not the study's."] = None
     patients: Annotated[
-        str | None,
-        "RULE",
-        f"auto, folder, file, image, or .csv of file, patient. {_ELSE} auto]",
+        str | None, "RULE", f"auto, folder, file, image, or .csv of file, patient. {_ELSE} auto]"
     ] = None
     unit: Annotated[
         str | None, "UNIT", f"Of pixels: HU, 1/mm, 1/cm, 1/m or plain. {_ELSE} plain]"
