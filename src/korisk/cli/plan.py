@@ -74,7 +74,7 @@ def plan(
         output.print_json({"plans": content} | written)
     elif targets or sizes:
         output.show(*options.read_as(curves))
-        output.show(*_lines(plans, sure, asked.cost, full=full))
+        output.show(*_lines(all_plans, sure, asked.cost, several=len(plans) > 1, full=full))
         for view, similar in zip(forecasts, relatives, strict=True):
             if any(relatives) and not similar:
                 output.show(f"No related curve is named {view.evidence.name}.")
@@ -170,16 +170,15 @@ def _error_table(
 
 
 def _lines(
-    plans: Sequence[Sequence[Plan]], sure: float, cost: float | None, *, full: bool
+    plans: Sequence[Plan], sure: float, cost: float | None, *, several: bool, full: bool
 ) -> list[str]:
     """The answers of all models; a line that stands already, such as a record, is left out."""
     lines: dict[str, None] = {}
-    for answers in plans:
-        for item in answers:
-            name = item.forecast.evidence.name if len(plans) > 1 and not item.forecast.model else ""
-            first, *rest = item.lines(sure, cost, full=full)
-            lines[Message(f"{name}: ", first) if name else first] = None
-            lines |= dict.fromkeys(rest)
+    for item in plans:
+        first, *rest = item.lines(sure, cost, full=full)
+        if several and not item.forecast.model:
+            first = Message(f"{item.forecast.evidence.name}: ", first)
+        lines |= dict.fromkeys([first, *rest])
     return list(lines)
 
 

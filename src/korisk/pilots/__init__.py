@@ -11,12 +11,4 @@ from korisk.pilots.result import Pilot
 from korisk.pilots.run import run_pilot
 from korisk.studies.run.engine import Compute
 
-__all__ = [
-    "Compute",
-    "Limits",
-    "Pilot",
-    "PilotModel",
-    "pilot_sklearn",
-    "pilot_torch",
-    "run_pilot",
-]
+__all__ = ["Compute", "Limits", "Pilot", "PilotModel", "pilot_sklearn", "pilot_torch", "run_pilot"]

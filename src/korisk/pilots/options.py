@@ -85,9 +85,8 @@ class Limits:
         if target is not None:
             _checks.real("target", target, remedy=_LEAVE_OUT)
         if self.largest is not None:
-            # Below the first sizes there is nothing to add.
-            least, most = sizes[-1], LARGEST_N
-            _checks.count("largest", self.largest, at_least=least, at_most=most, remedy=_LEAVE_OUT)
+            remedy = _LEAVE_OUT  # below the first sizes there is nothing to add
+            _checks.count("largest", self.largest, remedy, at_least=sizes[-1], at_most=LARGEST_N)
         # Growing without any of these limits might never end.
         endless = self.largest is self.budget is self.most_fits is None
         if self.growing and (target is None or endless):

@@ -12,6 +12,7 @@ from korisk._checks import LARGEST_N
 from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.stored import TRAINING, Chosen, MeasuredFit, error_of, renamed, training_name
+from korisk.curves.unit import Unit
 from korisk.errors import Argument, KoriskError
 from korisk.files import write_text
 from korisk.pilots.fit import Reading, out_of_range
@@ -162,8 +163,7 @@ class Pilot(Reported):
             MeasuredFit(fit.n, fit.seed, fit.metrics[metric], fit.training, factor)
             for fit, factor in [*usual, *longer]
         ]
-        choice = Chosen(metric, self.reading.unit_of(metric, chosen=True))
-        return training_of(measured, choice, self.model)
+        return training_of(measured, Chosen(metric, self._unit(metric)), self.model)
 
     @property
     def limit(self) -> Limit:
@@ -191,14 +191,17 @@ class Pilot(Reported):
     def _tried(self) -> set[int]:
         return {fit.n for fit in self.fits} | {failure.n for failure in self.failures}
 
+    def _unit(self, metric: str) -> Unit:
+        return self.reading.unit_of(metric, chosen=metric == self.metric)
+
     def _unfit(self, metric: str) -> str:
         """Why a metric has no curve: the first value that is not an error in its unit."""
-        unit = self.reading.unit_of(metric, chosen=metric == self.metric)
+        unit = self._unit(metric)
         reasons = (out_of_range(unit, metric, fit.metrics[metric]) for fit in self.fits)
-        return next((reason for reason in reasons if reason), "")
+        return next(filter(None, reasons), "")
 
     def _curve(self, metric: str) -> tuple[Curve | None, list[str]]:
-        unit = self.reading.unit_of(metric, chosen=metric == self.metric)
+        unit = self._unit(metric)
         # Curves are in errors, where smaller is better, whatever the metric is.
         values = [(fit.n, error_of(unit, fit.metrics[metric]), fit.seed) for fit in self.fits]
         return curve_from(values, self.model, Chosen(metric, unit))
@@ -294,22 +297,16 @@ class Pilot(Reported):
         [16, 32]
         """
         main = self.metric  # raises without any fit
-        units = {
-            name: self.reading.unit_of(name, chosen=name == main).name for name in self.metrics
-        }
+        units = {name: self._unit(name).name for name in self.metrics}
         # If there is one training error for all metrics, it is that of the chosen metric.
         training = dict.fromkeys(name for fit in self.fits for name in fit.training)
         units |= {training_name(name, training): units[name] for name in (*self.metrics, main)}
+        numbers = [(fit, {**fit.metrics, **fit.training}) for fit in self.fits]
         rows = [
-            (fit.n, fit.metrics[name], fit.seed, self.model, name, units[name])
-            for name in self.metrics
-            for fit in self.fits
-        ]
-        rows += [
-            (fit.n, fit.training[name], fit.seed, self.model, name, units.get(name, "error"))
-            for name in training
-            for fit in self.fits
-            if name in fit.training
+            (fit.n, values[name], fit.seed, self.model, name, units.get(name, "error"))
+            for name in [*self.metrics, *training]
+            for fit, values in numbers
+            if name in values
         ]
         write_text(path, csv_text(signed_table(rows)))
 

@@ -19,13 +19,7 @@ from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError
 from korisk.files import make_folder
 from korisk.pilots.fit import Fit, FitWork, Reading, is_reserved, pickled
-from korisk.pilots.options import (
-    Identity,
-    Limits,
-    PilotModel,
-    checked_longer,
-    checked_sizes,
-)
+from korisk.pilots.options import Identity, Limits, PilotModel, checked_longer, checked_sizes
 from korisk.pilots.result import Pilot, read_pilot
 from korisk.planning.forecast import LEAST_SIZES
 from korisk.planning.words import chance
@@ -267,12 +261,7 @@ class _Rounds:
 
     def _fit(self, tasks: list[Task]) -> None:
         run_study(
-            tasks,
-            self.work,
-            self.store,
-            compute=self.compute,
-            attempts=_ATTEMPTS,
-            watch=self.watch,
+            tasks, self.work, self.store, compute=self.compute, attempts=_ATTEMPTS, watch=self.watch
         )
 
     def pilot(self, stopped: str = "", path: Path | None = None) -> Pilot:
