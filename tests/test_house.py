@@ -28,12 +28,12 @@ LINES = {
     "planning": 2350,  # what to collect beyond the pilot; records beside comparisons
     "curves": 2350,  # names decide, spreads, units in cells; every remedy is tried
     "studies": 2050,
-    "cli": 1850,
+    "cli": 1750,
     "fitting": 1350,
     "problems": 1100,
     "images": 1100,
     "theory": 1150,  # C and kappa from floor and sigma
-    "pilots": 1050,
+    "pilots": 1000,
     "store": 950,
     ".": 750,
     "paper": 700,

@@ -104,15 +104,13 @@ class Command(TyperCommand):
         if any(value is flag for flag in (Absent, ..., True)):
             return option
         if isinstance(value, dict):  # one option for each pair
-            pairs = [
+            value = [
                 f"{name}={'...' if text is ... else text}"
                 for name, content in value.items()
                 for text in (content if isinstance(content, list) else [content])
             ]
-            return " ".join(f"{option} {quote(pair)}" for pair in pairs)
-        if isinstance(value, list):
-            return " ".join(f"{option} {quote(str(text))}" for text in value)
-        return f"{option} {quote(str(value))}"
+        texts = value if isinstance(value, list) else [value]
+        return " ".join(f"{option} {quote(str(text))}" for text in texts)
 
 
 # The current command, set by `app.run`: messages name its options.

@@ -179,8 +179,11 @@ def training(subject: Subject, recipe: Recipe, *, quiet: bool) -> Iterator[Callb
         try:
             yield Callbacks(progress=progress, estimate=estimate)
         except KeyboardInterrupt as interruption:
-            kept = "keeps the finished networks; the same command continues from there"
-            if text := str(interruption) or (f"{recipe.resume} {kept}" if recipe.resume else ""):
+            text = str(interruption)
+            if recipe.resume is not None and not text:
+                text = f"{recipe.resume} keeps the finished networks; "
+                text += "the same command continues from there"
+            if text:
                 tell(text)
             raise
 
