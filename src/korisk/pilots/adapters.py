@@ -59,17 +59,13 @@ class SklearnFit:
         from sklearn.base import clone
         from sklearn.metrics import get_scorer
 
-        y = self.train[1]
-        indices = np.arange(len(y))
-        # Groups are not divided, so they cannot be stratified.
-        if self.groups is None and self.stratified:
-            order = stratified_order(indices, np.asarray(y), seed)
-        else:
-            order = subset_order(indices, self.groups, seed)
+        y = np.asarray(self.train[1])
+        order = subset_order(
+            np.arange(len(y)), self.groups, seed, labels=y if self.stratified else None
+        )
         model = clone(self.estimator)
-        names = [name.rpartition("__") for name in model.get_params(deep=True)]
         # Nested names, such as those of the steps of a pipeline, count as well.
-        states = ["".join(name) for name in names if name[2] == "random_state"]
+        states = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
         model.set_params(**dict.fromkeys(states, seed % _MOST_SEED))
         if longer != 1.0:
             model.set_params(**{k: round(v * longer) for k, v in _iterations(model).items()})
@@ -394,8 +390,12 @@ def _checked_groups(groups: ArrayLike | None, samples: int) -> Labels | None:
     return labels if labels.dtype.kind in "iub" else labels.astype(str)
 
 
-def subset_order(samples: Indices, groups: Labels | None, seed: int) -> Indices:
-    """The samples in a random order by the seed: one by one, or group by group."""
+def subset_order(
+    samples: Indices, groups: Labels | None, seed: int, *, labels: Labels | None = None
+) -> Indices:
+    """The samples in a random order by the seed: one by one or stratified, or group by group."""
+    if groups is None and labels is not None:  # groups are not divided, so not stratified
+        return stratified_order(samples, labels, seed)
     if groups is None:
         # The second number names the stream: 1 for samples, 2 for strata, 3 for groups.
         return np.asarray(np.random.default_rng([seed, 1]).permutation(samples))
@@ -436,8 +436,8 @@ def held_out(
     indices = np.arange(samples)
     # At least one sample for the test, however small the fraction.
     cut = max(1, round(fraction * samples))
+    order = subset_order(indices, groups, _SPLIT_SEED, labels=labels)
     if groups is not None:
-        order = subset_order(indices, groups, _SPLIT_SEED)
         # Cut between two groups, where the share of the test is closest to the fraction.
         ends = np.append(np.flatnonzero(groups[order][1:] != groups[order][:-1]) + 1, samples)
         cut = int(ends[int(np.argmin(np.abs(ends - fraction * samples)))])
@@ -446,8 +446,4 @@ def held_out(
             remedy = Message(advice, Argument("test", ...), " yourself")
             got = f"{len(ends)} in {samples} samples"
             raise invalid("groups", "be several", groups, remedy, got=got)
-    elif labels is None:
-        order = subset_order(indices, None, _SPLIT_SEED)
-    else:
-        order = stratified_order(indices, labels, _SPLIT_SEED)
     return np.sort(order[cut:]), np.sort(order[:cut])

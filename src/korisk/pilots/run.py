@@ -203,17 +203,16 @@ class _Rounds:
         # A pilot in rounds: given sizes, stored ones, then twice the largest.
         bounded = self.limits.budget is not None or self.limits.most_fits is not None
         # With a limit, one size at a time, so that the limit is checked between them.
-        for group in [[n] for n in sizes] if bounded else [sizes]:
+        groups = [[n] for n in sizes] if bounded else [sizes]
+        if self.limits.growing:
+            # Sizes of earlier calls come before new ones, since they cost little or nothing.
+            groups += [[n] for n in self._stored_sizes(sizes)]
+        for group in groups:
             if reason := self._spent(len(self.seeds)):
                 return reason
             self._measure(group)
         if not self.limits.growing:
             return "all requested sizes are measured"
-        # Sizes of earlier calls come before new ones, since they cost little or nothing.
-        for n in self._stored_sizes():
-            if reason := self._spent(len(self.seeds)):
-                return reason
-            self._measure([n])
         while True:
             pilot = self.pilot()
             if reason := self._settled(pilot) or self._spent(len(self.seeds)):
@@ -225,8 +224,8 @@ class _Rounds:
                 return f"no size up to N = {end:,} is left to measure"
             self._measure([larger])
 
-    def _stored_sizes(self) -> list[int]:
-        """Other sizes of this model in the store, with some of the seeds."""
+    def _stored_sizes(self, sizes: list[int]) -> list[int]:
+        """Sizes of this model in the store that are not among these, with some of the seeds."""
         tasks = [cell.task for cell in self.store.results() if cell.task.seed in self.seeds]
         fitted = {
             n
@@ -234,7 +233,7 @@ class _Rounds:
             if task.spec_hash == self.identity.task(n, task.seed).spec_hash
         }
         end = self.limits.largest or LARGEST_N
-        return sorted(n for n in fitted - set(self.sizes) if n <= end)
+        return sorted(n for n in fitted - set(sizes) if n <= end)
 
     def _measure(self, sizes: list[int]) -> None:
         tasks = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
