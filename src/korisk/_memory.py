@@ -30,8 +30,5 @@ def check_memory(
     """Raise if so many bytes exceed a share of the free memory of a device."""
     free = free_memory(device)
     if needed > share * free:
-        raise KoriskError(
-            f"{what} needs about {needed / 2**30:,.1f} GiB, of {free / 2**30:,.1f} GiB free on "
-            f"{device}; ",
-            remedy,
-        )
+        free_text = f"{free / 2**30:,.1f} GiB free on {device}; "
+        raise KoriskError(f"{what} needs about {needed / 2**30:,.1f} GiB, of {free_text}", remedy)

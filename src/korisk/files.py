@@ -386,13 +386,11 @@ class StrictLoader(yaml.SafeLoader):
         """An int or a float, in decimal digits unless it begins with 0o or 0x."""
         text = node.value.lower()
         if node.tag == _INT:
-            bases = {"0o": 8, "0x": 16}
-            return int(text, bases.get(text[:2], 10))
+            return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
         value = float(text.replace(".inf", "inf").replace(".nan", "nan"))
         if math.isinf(value) and "inf" not in text:
-            problem = (
-                f"{shown(text)} is beyond the largest number, 1.8e308; write .inf for no limit"
-            )
+            remedy = "write .inf for no limit"
+            problem = f"{shown(text)} is beyond the largest number, 1.8e308; {remedy}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         return value
 

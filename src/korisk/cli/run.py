@@ -58,9 +58,7 @@ def run(
     if dry_run:
         _show_cells(study, folder, running, scheduler, as_json=json)
         return
-    outcome = run_tasks(
-        study.tasks, study.content, folder, running, scheduler=scheduler, quiet=json
-    )
+    outcome = run_tasks(study.tasks, study.content, folder, running, scheduler, quiet=json)
     by_point = curves(outcome.rows)
     crossings = {point: crossing(*pair) for point, pair in by_point.items() if len(pair) == 2}
     if json:
@@ -157,8 +155,8 @@ def run_tasks(
     study: JsonDict,
     out: Path,
     running: Running,
-    *,
     scheduler: str | None = None,
+    *,
     quiet: bool,
 ) -> Outcome:
     """Run the missing cells of a store in `out`, and draw its page if that is asked for."""

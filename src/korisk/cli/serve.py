@@ -12,9 +12,7 @@ from korisk.cli.common.messages import tell
 
 def serve(
     port: Annotated[int | None, "PORT", "Port at 127.0.0.1. [default: a free one]"] = None,
-    open_browser: Annotated[
-        bool, Option("--open"), "Open the page in the browser of this machine."
-    ] = False,
+    open_browser: Annotated[bool, Option("--open"), "Open the page in the browser."] = False,
 ) -> None:
     """Show a page on which one drops a table and gets its plan, until Ctrl-C.
 
