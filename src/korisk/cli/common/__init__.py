@@ -1,1 +1,1 @@
-"""Shared parts of commands: declaration, options, output, and the user's own code."""
+"""Shared parts of commands: declaration, options, output, networks and their training."""

@@ -1,4 +1,7 @@
-"""What `korisk rehearse` and `korisk ablate` share: networks, images, and their training."""
+"""Networks of a study or of the user's Python file, images, and the training of both.
+
+Used by `korisk rehearse`, `korisk ablate` and `korisk bound --network`.
+"""
 
 from __future__ import annotations
 
