@@ -25,6 +25,7 @@ import typer
 import korisk as kr
 from korisk.cli.app import COMMANDS, app, run
 from korisk.cli.run import FAILED_CELLS
+from korisk.curves.unit import NAMES
 from korisk.errors import KoriskError
 from korisk.planning.calibration import Calibration
 from korisk.studies import Store
