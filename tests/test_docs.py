@@ -96,7 +96,7 @@ def test_the_answers_in_the_readme_are_those_of_the_planner() -> None:
     dense = kr.plan(kr.Curve.read(ROOT / "examples" / "pilot_h8.csv", model="FC"), target=0.003)
     printed = readme.split("--model FC --target 0.003 ```")[1].split("```")[1]
     advice = dense.recommend()
-    assert printed.strip() == f"{advice.sentence} {advice.odds} {advice.record} ..."
+    assert printed.strip() == f"{advice.sentence} {advice.record} {advice.odds} ..."
     home = " ".join((ROOT / "docs" / "index.md").read_text().split())
     assert (
         f"collect {dense.samples()} samples in all for an error of 0.003 (90% sure); {dense.even} "

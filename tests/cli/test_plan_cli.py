@@ -76,8 +76,9 @@ def test_a_floor_above_the_target_is_exit_code_3_in_words_and_json(tmp_path: Pat
     assert f"levels off at about {found['floor']:.4g}" in found["explanation"]
     out, err = outputs("plan", pilot, "--target", "0.03", code=3)
     lines = out.splitlines()
-    assert lines[0] == "Stop: more data of this kind will not reach 0.03 (chance below 1%)."
-    assert (len(lines), err) == (2, ""), "it is said once, without a table"
+    assert lines[0] == "More data of this kind will not reach 0.03 (chance below 1%)."
+    assert lines[1] == "Do next: stop."
+    assert (len(lines), err) == (3, ""), "it is said once, without a table"
 
 
 def test_a_run_that_would_tell_is_an_answer() -> None:

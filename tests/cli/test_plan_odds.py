@@ -67,8 +67,8 @@ def test_a_probability_that_no_number_has_comes_with_the_reach() -> None:
     n = plan.samples(0.8)
     assert n is not None
     said = text(*command, 0.8)
-    more = f"{n - 64:,} more than the pilot"
-    assert said.startswith(f"FC: collect {n:,} samples in all, {more}, for 0.0022 (80% sure).")
+    step = f"Do next: collect {n - 64:,} more than the pilot has."
+    assert said.startswith(f"FC: {n:,} samples are enough for 0.0022 (80% sure). {step}")
     assert plan.samples(0.97) is None
     said = text(*command, 0.97)
     assert "No number of samples has a chance of 97% to be enough" in said
@@ -116,7 +116,7 @@ def test_compare_tells_the_doubt_of_one_side(step: Path, tmp_path: Path) -> None
     for fact in (
         "not known how many samples 0.005 needs",
         "what follows such a step",
-        "first: collect",
+        "first: 14",
     ):
         assert fact in said
 

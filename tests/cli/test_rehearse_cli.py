@@ -62,11 +62,11 @@ def saved(folder: Path, count: int, name: str = "") -> Path:
 def test_a_geometry_alone_is_rehearsed(study: Path) -> None:
     said = " ".join(rehearse(study)[0].split())
     for fact in (
-        "rigorous-8: expected mse of FC",
+        "rigorous-8: expected mean squared error of FC",
         "Samples for targets, as examples",
         "10 networks of 5,120 weights, fitted exactly",
         "has an expected error of",
-        "on simulated images alone (as CtProblem draws them",
+        "on simulated images alone (the problem's own",
         "GiB of memory",
     ):
         assert fact in said
@@ -367,7 +367,7 @@ def test_a_file_has_its_operator_and_imports_its_neighbours(file: Path, tmp_path
     assert "Check it at N = 16" in reasons
     said = text(*own, "--noise", 0.3, "--target", 0.4, "--sure", 0.8, "--cost", 7)
     assert all(fact in said for fact in ("(noise: 0.3), random ellipses", "(80% sure)", "cost "))
-    assert said.index("80% sure") < said.index("expected mse of Net")
+    assert said.index("80% sure") < said.index("expected mean squared error of Net")
     file.write_text(FILE.replace("operator, noise = ", "scan, noise = "))
     assert "needs an operator" in refused(*own)
     assert "--point belongs to a study" in refused(*own, "--point", "a")
@@ -408,7 +408,7 @@ def test_the_networks_of_a_study_are_rehearsed_beside_its_linear_models(tmp_path
     assert [len(model["samples"]) for model in (dense, cnn)] == [1, 1]
     page = tmp_path / "all.html"
     alone = rehearse(path, "--target", 0.003, "--html", page, "--model", "FC")[0]
-    assert "expected mse of CNN" not in alone
+    assert "expected mean squared error of CNN" not in alone
     assert " ".join(alone.split())[:80] in page.read_text()
     assert "no model 'F'" in rehearse(path, "--model", "F", code=2)[1]
     record = read_prediction(tmp_path)
@@ -424,7 +424,11 @@ def test_the_command_rehearses_the_network_of_a_file_for_a_study(
     own = (*quick, "--network", f"{file}:Net", "--resume", tmp_path / "kept")
     plot = tmp_path / "curve.png"
     said = text(*own, "--plot", plot)
-    for fact in ("expected mse of Net", "Simulated: pairs of CtProblem", "Measured: nothing"):
+    for fact in (
+        "expected mean squared error of Net",
+        "Simulated: pairs of CtProblem",
+        "Measured: nothing",
+    ):
         assert fact in said
     assert plot.read_bytes().startswith(b"\x89PNG")
     pilot = tmp_path / "pilot.csv"

@@ -49,14 +49,16 @@ def test_the_ratio_of_two_lognormal_numbers_is_lognormal(factor: float) -> None:
     assert pair.ratio == (pair.second.even or 0) / (pair.first.even or 1)
     assert pair.ratio == pytest.approx(factor, rel=0.01)
     assert pair.ratio_range == pytest.approx(ends, rel=0.02)
-    # The model that needs fewer is named first, with a factor above one, beside both counts.
+    # The model that needs fewer is named first, with a factor above one, and how sure that is.
     saving, (low, high) = pair.saving(), pair.ratio_range
     names = ("KO", "FC") if factor > 1 else ("FC", "KO")
-    counts = [f"{plan.even:,}" for plan in (pair.first, pair.second)]
     low, high = (low, high) if factor > 1 else (1 / high, 1 / low)
     assert saving.startswith(names[0])
-    assert " against ".join(counts if factor > 1 else counts[::-1]) in saving
-    assert f"90% range: {words.times(low)} to {words.times(high)} times" in saving
+    clear = low >= 1.1
+    assert (f"95% sure: at least {words.at_least(low)} times" in saving) == clear
+    whole = f"90% range is {words.at_least(low)} to {words.times(high)} times"
+    assert (whole in pair.record) == clear
+    assert (f"90% range: {words.times(low)} to {words.times(high)} times" in saving) != clear
     ratio = words.times(max(pair.ratio, 1 / pair.ratio))
     alike = ratio == "1"
     assert ("about as many samples" in saving) == alike
@@ -78,11 +80,10 @@ def test_futures_without_an_answer_leave_an_end_open(reach: float, known: bool) 
     ends = math.isfinite(forward.ratio_range[1]), backward.ratio_range[0] > 0
     assert ends == (known, known)
     assert (compared(reach=(reach, reach)).ratio_range is not None) == known
-    for pair, end in ((forward, "at least"), (backward, "at most")):
-        assert (f"95% sure: {end} " in pair.saving()) != known
+    assert "95% sure: at least " in forward.saving()
+    assert ("95% sure: at most " in backward.saving()) != known
     unclear = compared(reach=(reach, reach)).saving()
     assert ("is not clear" in unclear) != known
-    assert "against" in unclear, "both counts all the same"
 
 
 def test_a_model_without_an_answer_leaves_a_bound() -> None:
@@ -122,7 +123,6 @@ def test_what_one_met_at_once_is_answered_for_the_other(level: float, rate: floa
     assert list(back.ratio_range or ()) == pytest.approx([0.0, 1 / low])
     for saving in (pair.saving(), back.saving()):
         assert saving.startswith("flat needs at least ")
-        assert "at most 4 against" in saving
     both = compared((3, 3), target=0.9)
     assert both.first.met_at_smallest
     assert (both.ratio, both.ratio_range) == (None, None)
@@ -209,16 +209,18 @@ def test_a_comparison_has_a_line_for_every_model_and_those_of_its_plans() -> Non
     assert lines[0] == pair.saving()
     for name, plan in zip(pair.names, (pair.first, pair.second), strict=True):
         advice = plan.recommend()
-        (line,) = [line for line in lines if advice.sentence in line]
+        answer, step = words.parts(advice.sentence)
+        (line,) = [line for line in lines if answer in line]
         assert advice.odds in line
-        assert line.removeprefix(words.NEXT).startswith(f"{name}: ")
+        assert line.startswith(f"{name}: ")
+        assert step in line or step.replace(":", f", with {name}:", 1) in lines[1]
     assert pair.crossing.explanation in lines
     assert (pair.record in lines) == (pair.record != "")
     full = pair.explain(full=True)
     assert all(text in full for plan in (pair.first, pair.second) for text in plan.findings)
     bare = [kr.Curve(N, a * N**-0.5) for a in (0.5, 1.0)]
     nameless = kr.compare(bare[0], bare[1], 0.02).explain()
-    assert "first: collect" in nameless
+    assert "samples are enough for 0.02" in nameless
     assert "second: " in nameless
 
 
@@ -226,11 +228,12 @@ def test_the_next_step_is_with_the_model_that_needs_fewer_samples() -> None:
     pair = kr.compare(released_h8("KO"), released_h8("FC"), 0.003)
     back = kr.Comparison(pair.second, pair.first)
     assert (pair.better, back.better) == (0, 1)
-    first, other = pair.steps(0.8)
-    assert first.startswith("Do next, with KO: ")
+    step, first, other = pair.steps(0.8)
+    assert step == "Do next, with KO: collect no more; the pilot has them already."
     assert str(pair.first.samples(0.8)) in first
+    assert "Do next" not in first
     assert other.startswith("FC: ")
-    assert back.steps(0.8) == [first, other]
+    assert back.steps(0.8) == [step, first, other]
     alike = kr.compare(released_h8("KO"), released_h8("KO").renamed("other"), 0.003)
     assert alike.better is None
     assert [line.partition(":")[0] for line in alike.steps()] == ["Do next", "KO", "other"]

@@ -188,9 +188,9 @@ def test_unknown_arguments_are_refused() -> None:
     ("median", "facts"),
     [
         (3, "met already at N = 16, the smallest measured (90% sure)"),
-        (60, "samples are enough for 0.02 (90% sure); the pilot has them"),
-        (200, "collect {n} samples in all, {more} more than the pilot, for 0.02 (90% sure)"),
-        (1300, "collect {n} samples in all, {more} more than the pilot, for 0.02 (90% sure)"),
+        (60, "for 0.02 (90% sure). Do next: collect no more; the pilot has them"),
+        (200, "{n} samples are enough for 0.02 (90% sure). Do next: collect {more} more than"),
+        (1300, "{n} samples are enough for 0.02 (90% sure). Do next: collect {more} more than"),
     ],
 )
 def test_what_to_collect(median: float, facts: str) -> None:
@@ -240,13 +240,13 @@ def test_a_target_ten_times_easier_than_all_is_questioned(target: float, easy: b
 def test_a_doubt_leaves_the_answer_unknown_with_what_would_tell() -> None:
     plan = known_plan(PILOT, 200, doubt=DOUBT)
     advice = plan.recommend()
-    sentence = "KO: not known how many samples 0.02 needs: most seeds disagree; "
-    sentence += "collect no more for it yet."
+    sentence = "KO: not known how many samples 0.02 needs: most seeds disagree. "
+    sentence += "Do next: collect no more yet."
     assert (advice.action, advice.sentence, advice.odds) == ("unknown", sentence, "")
     assert plan.limit is not None
     remedy = "To find out, measure N = 256 and plan again."
     assert advice.reasons == (remedy,), "what cannot be extrapolated has no limit either"
-    assert plan.lines()[0] == sentence
+    assert plan.lines()[0] == "\n".join(words.parts(sentence))
     run = known_plan(PILOT, 200, doubt=DOUBT, known=(MEMORISED, None)).recommend()
     assert run.reasons[0] == f"To find out, {RUN}."
     below_rounding = known_plan(PILOT, 200, 1e-19).recommend()
@@ -264,7 +264,7 @@ def test_training_comes_before_data(curve: kr.Curve, after: float, meets: bool) 
     plan = known_plan(curve, 200, reach=0.5, known=(None, longer))
     advice = plan.recommend()
     assert (advice.action, advice.n, advice.cost) == ("train", None, None)
-    start = f"KO: train 2.5 times as long: at N = 128 that gave {after:g}"
+    start = f"KO: at N = 128, 2.5 times the training gave {after:g}"
     assert advice.sentence.startswith(start)
     assert ("meets 0.02 without new samples" in advice.sentence) == meets
     assert ("plan again" in advice.sentence) != meets
@@ -326,7 +326,7 @@ def test_a_run_on_the_data_at_hand_comes_before_twice_the_largest_size(reach: fl
     assert advice.action == ("unlikely" if reach < 0.15 else "measure")
     assert RUN in advice.sentence
     if advice.action == "measure":
-        assert advice.sentence.startswith(f"KO: {RUN} before more is collected for 0.02")
+        assert advice.sentence.endswith(f"Do next: {RUN} before more is collected for 0.02.")
         assert plan.limit is not None
         assert "at all is 50%" in advice.reasons[0]
         assert advice.reasons[1:] == (plan.limit.sentence,)
@@ -367,7 +367,7 @@ def test_a_mean_that_meets_the_target_too_uncertainly_is_measured_again(
     assert plan.samples() is None
     advice = plan.recommend(cost=3.0)
     assert (advice.action, advice.n, advice.seeds, advice.cost) == ("measure", n, seeds, 0)
-    assert f"its mean meets {target}" in advice.sentence
+    assert f"the mean at N = {n} meets {target}" in advice.sentence
     assert advice.reasons[-1] == "Nothing more has to be collected."
 
 
@@ -381,7 +381,7 @@ def test_before_a_scan_a_first_measurement_checks_the_rehearsal() -> None:
     check = advice.reasons[-1]
     assert all(fact in check for fact in ("at N = 16", "noise", "images", "expect 0.25"))
     at_once = forecast.plan(0.8).recommend()
-    assert "at the smallest N rehearsed" in at_once.sentence
+    assert "rehearse with fewer" in at_once.sentence
     far = known_forecast(simulated, KnownLaw(0.02 * 5000), simulated=True).plan(0.02)
     first = far.recommend()
     assert (first.action, first.seeds) == ("measure", 3)

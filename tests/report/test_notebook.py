@@ -105,7 +105,7 @@ def test_without_matplotlib_there_is_a_sentence_and_no_error() -> None:
         "import korisk as kr\n"
         "curve = kr.Curve([16, 32, 64, 128], [0.2, 0.1, 0.05, 0.025], model='net')\n"
         "plan = kr.plan(curve, target=0.02)\n"
-        "print(plan.recommend().sentence in plan._repr_html_())\n"
+        "print(plan.recommend().sentence.partition(' Do')[0] in plan._repr_html_())\n"
         "try: curve.plot()\n"
         "except kr.MissingExtraError as error: print('korisk[report]' in str(error))\n"
     )
@@ -116,7 +116,9 @@ def test_without_matplotlib_there_is_a_sentence_and_no_error() -> None:
 def test_to_html_writes_a_page_with_the_answer(values: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "answer.html"
     targets = {"forecast": 0.05, "rehearsal": 0.05}
-    answers = dict.fromkeys(targets, values["forecast"].plan(0.05).recommend().sentence)
+    answers = dict.fromkeys(
+        targets, values["forecast"].plan(0.05).recommend().sentence.partition(" Do")[0]
+    )
     answers |= {"plan": f"{values['plan'].recommend().n:,}"}
     answers |= {"comparison": values["comparison"].saving()}
     for name in ("curve", "plan", "comparison", "pilot", "ablation", *targets):

@@ -17,6 +17,7 @@ from pages_of_answers import ablated, rehearsed
 import korisk as kr
 from korisk.curves.curve import Curve
 from korisk.paper.reproduction import NAME
+from korisk.planning import words
 from korisk.planning.compare import compare
 from korisk.report.contents import read_contents
 
@@ -154,7 +155,7 @@ def check_words(page: "Page") -> None:
     text = page.inner_text("main")
     assert not MISSING.search(text), MISSING.search(text)
     assert re.search(r"\d", page.inner_text("#headline"))
-    for place in ("#question", "#odds", "#reasons", "#legend", "#readout td", "#samples td"):
+    for place in ("#question", "#next", "#reasons", "#legend", "#readout td", "#samples td"):
         for item in page.locator(place).all():
             assert (item.text_content() or "").strip(), place
 
@@ -180,7 +181,7 @@ def test_every_page_fits_every_screen_in_both_themes(
             assert not overflowing(page, size["width"])
             assert smallest_type(page) >= LEAST_TYPE
             # The order is that of the questions: what, how sure, why, what to check, how.
-            places = ("#question", "#headline", "#odds", "#plot", "#numbers", "#method")
+            places = ("#question", "#headline", "#next", "#plot", "#numbers", "#method")
             heights = [top(page, place) for place in places]
             assert heights == sorted(heights)
             if (size, theme) in ((SCREEN, "light"), (PHONE, "dark")):
@@ -203,7 +204,7 @@ def test_on_paper_it_is_one_sheet(browser: "Browser", pages: dict[str, Path], ki
         assert not overflowing(page, A4["width"])
         for name in ("#slider", "#target", "#sure", "#readout", "details"):
             assert not page.locator(name).first.is_visible(), name
-        order = ["#question", "#headline", "#odds", "#plot", "#assumes", "#numbers"]
+        order = ["#question", "#headline", "#next", "#plot", "#assumes", "#numbers"]
         if kind == "reproduce":  # the paper's tables take the place of the figure
             order = [".question", "#opening h1", "#opening table", "#headline", "#numbers"]
         heights = [top(page, name) for name in order]
@@ -222,7 +223,10 @@ def test_the_reproduction_opens_with_the_verdicts_of_the_terminal(
     with opened(browser, pages["reproduce"], viewport=SCREEN) as page:
         assert page.locator("h1").all_inner_texts() == [sentences[0]]
         assert page.inner_text(".question") == question
-        assert page.locator("#opening > ul li").all_inner_texts() == sentences[1:]
+        shown = page.locator("#opening p + p, #opening h1 + p").all_inner_texts()
+        assert shown == sentences[1:3]
+        assert [x.split(":")[0] for x in shown] == ["Do next", "How sure"]
+        assert page.locator("#verdicts li").all_text_contents() == sentences[3:]
         heads = page.locator("#opening table").first.locator("th[scope=col]").all_inner_texts()
         assert {"paper", "ours, rigorous"} <= set(heads)
         assert not page.is_visible("#figures figure")
@@ -294,7 +298,8 @@ def test_a_target_between_two_answers_gets_that_of_the_harder_one(
         assert said is not None
         harder = float(said[1])
         assert 0.9 * 0.0040123 < harder < 0.0040123
-        assert page.inner_text("#headline") == kr.plan(curve, harder).recommend().sentence
+        sentence = kr.plan(curve, harder).recommend().sentence
+        assert (page.inner_text("#headline"), page.inner_text("#next")) == words.parts(sentence)
 
 
 def test_the_study_page_says_what_was_run_and_a_row_opens_its_point(
@@ -314,7 +319,7 @@ def test_the_study_page_says_what_was_run_and_a_row_opens_its_point(
             row = rows.filter(has_text=name)
             row.click()
             page.wait_for_function("(name) => point.selectedOptions[0].text === name", arg=name)
-            saving = page.inner_text("#others li:last-child").partition(" Of ")[0]
+            saving = page.inner_text("#others li:last-child").partition(" How sure")[0]
             assert saving in row.locator("td").inner_text()
         # The keyboard alone reaches every control.
         wanted = page.evaluate(
@@ -546,7 +551,7 @@ def test_a_comparison_opens_on_the_ratio_and_what_to_do_next(
             both = compare(ko, other, float(page.input_value("#target")))
             assert page.inner_text("#headline") == both.saving()
             first, *others = both.steps()
-            assert page.inner_text("#odds") == first
+            assert page.inner_text("#next") == first
             items = page.locator("#others li").all_inner_texts()
             items = [item.removeprefix("● ").removeprefix("■ ") for item in items]
             assert items == [*others, both.crossing.explanation]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import korisk as kr
+from korisk.planning import words
 from korisk.prediction.answer import point_lines
 from korisk.prediction.misfit import BELIEF
 from korisk.prediction.study import PointPrediction, Question
@@ -47,7 +48,7 @@ def test_the_page_says_the_advice_and_what_it_rests_on(pilot: kr.Curve | None) -
     text = " ".join(re.sub(r"<[^>]*>", " ", html).split())
     assert "<b>" not in html
     assert "FBP &amp; &lt;CNN&gt;" in html
-    assert plan.recommend().sentence in unescape(html)
+    assert all(part in unescape(html) for part in words.parts(plan.recommend().sentence))
     check = here.forecasts[0].at(16)
     assert (f"N = 16: expect {check.value:.4g}" in text) == (pilot is None)
     for fact in ("64 example images", "A note.", "A note on the point."):
@@ -62,7 +63,7 @@ def test_words_and_json_are_of_one_answer(pilot: kr.Curve | None) -> None:
     advice = model["samples"][0]["recommendation"]
     assert advice["n"] == plan.samples(0.8)
     assert advice["cost"] == 10.0 * max(advice["n"] - here.forecasts[0].measured, 0)
-    assert point_lines(here, asked)[0].startswith(advice["sentence"])
+    assert point_lines(here, asked)[0] == "\n".join(words.parts(advice["sentence"]))
     assert (model["how"], min(row["n"] for row in model["track"])) == ("rehearsed", 16)
 
 

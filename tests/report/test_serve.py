@@ -245,7 +245,7 @@ def test_a_pilot_whose_longer_run_changes_the_advice_has_a_page_that_says_so(
     file = tmp_path / "probed.db"
     pilot = kr.run_pilot(fit, [16, 64, 256], 2, store=file, longer=3, quiet=True, target=0.01)
     assert pilot.plan(0.01).recommend().action == "train"
-    assert "train 3 times as long" in table_page(str(file), {"target": "0.01"})
+    assert "Do next: train 3 times as long" in table_page(str(file), {"target": "0.01"})
 
 
 def test_one_table_at_a_time_and_none_for_ever(

@@ -26,7 +26,7 @@ from korisk.operators.linear import LinearOperator
 from korisk.planning.compare import Comparison, mean_at
 from korisk.planning.forecast import check_target
 from korisk.planning.plan import Plan, sample_cells, sample_heads
-from korisk.planning.words import times, value
+from korisk.planning.words import FULL, times, value
 from korisk.prediction.rehearsal.callbacks import Callbacks
 from korisk.prediction.rehearsal.rehearsal import Rehearsal
 from korisk.prediction.rehearsal.rehearse import SIZES, rehearse
@@ -361,14 +361,11 @@ class Ablation(Reported):
         Returns
         -------
         str
-            Five sentences on one line; more if a network does not reach the target.
+            One line for each.
         """
-        images = self.first.simulated.partition(";")[0]
-        sentences = [
-            self.comparison.saving(),
-            self.comparison.steps()[0],
-            f"All of it is simulated, from {images}: nothing was measured.",
-        ]
+        images, comparison = self.first.simulated.partition(";")[0], self.comparison
+        origin = f"Simulated: {images}; nothing was measured."
+        sentences = [comparison.saving(), comparison.steps()[0], f"{comparison.record} {origin}"]
         if self.default is not None:
             n = int(min(curve.sizes[-1] for curve in self.curves))
             reached = ((c.model, c.unit.from_error(mean_at(c, n)).item()) for c in self.curves)
@@ -377,8 +374,8 @@ class Ablation(Reported):
                 f"No target was given: at N = {n:,} {ends} were reached; "
                 f"{value(self.target)} is an error 5% above the best of {self.default}."
             )
-        sentences += [self.comparison.crossing.explanation, self.bound_sentence]
-        return " ".join(filter(None, sentences))
+        sentences += [comparison.crossing.explanation, self.bound_sentence]
+        return "\n".join(sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """The ablation as plain values, for JSON.
@@ -422,9 +419,9 @@ class Ablation(Reported):
         for n in sorted(first.keys() & second.keys()):
             errors = unit.from_error([first[n], second[n]]).tolist()
             rows.append([whole(n), *(number(x, 3) for x in (*errors, second[n] / first[n]))])
-        names = [curve.model for curve in self.curves]
-        heads = ["N", *names, "ratio of errors"]
-        yield Table(f"Simulated {self.first.curve.metric}", heads, rows, "r")
+        heads = ["N", *(curve.model for curve in self.curves), "ratio of errors"]
+        metric = self.first.curve.metric
+        yield Table(f"Simulated {FULL.get(metric, metric)}", heads, rows, "r")
         comparison = self.comparison
         plans = comparison.first, comparison.second
         rows = [

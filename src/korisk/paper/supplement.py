@@ -7,6 +7,7 @@ from functools import partial
 
 from korisk.paper import reproduction as paper
 from korisk.planning.compare import crossing
+from korisk.planning.words import NEXT, SURE
 from korisk.report.contents import SUPPLEMENTS, Contents, Supplement
 from korisk.report.tables.table import ReportTable, Row, worded, words
 from korisk.studies.spec.study import PROTOCOLS
@@ -87,7 +88,7 @@ def outcomes_table(runs: Iterable[paper.Sweep]) -> ReportTable:
 
 
 def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> Iterator[str]:
-    """What was reproduced, what holds and what does not, what to do next, and KO against FC."""
+    """What was reproduced, what to do next, how sure it is, what holds, and KO against FC."""
     judged = paper.verdicts(runs)
     seeds = min(int(curve.counts.min()) for run in runs for curve in (run.known, run.dense))
     ran = sorted({run.side for run in runs})
@@ -113,11 +114,10 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
         steps.insert(0, "use the released figures, not the printed ones")
     if ours or judged:
         verdict = "Partly" if failed else "Mostly yes" if unclear or misprinted else "Yes"
-        agreements = "; ".join(beside)
-        agreements = f" {agreements[0].upper()}{agreements[1:]}." if beside else ""
-        yield f"{verdict}: {table} ({where}).{agreements}"
+        yield f"{verdict}: {table}."
     if steps:
-        yield f"Do next: {'; '.join(steps)}."
+        yield f"{NEXT}{'; '.join(steps)}."
+    yield f"{SURE}{'; '.join([where, *beside])}."
     outcomes = []
     for protocol in reversed(PROTOCOLS):
         parts = []

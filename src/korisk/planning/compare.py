@@ -289,8 +289,8 @@ class Comparison(Shown):
         Returns
         -------
         str
-            Their ratio (at least 1), the difference, both numbers with even odds and the range of
-            the ratio. Before it a question, where one model may be in percent and the other not.
+            Their ratio (at least 1), and how sure it is. Before it a question, where one model may
+            be in percent and the other not.
 
         Examples
         --------
@@ -298,7 +298,7 @@ class Comparison(Shown):
         >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
         >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
         >>> kr.compare(fc, ko, target=0.02).saving()
-        'KO needs 4 times fewer samples than FC for 0.02: ... saved, ... against ... for a 50% ...'
+        'KO needs 4 times fewer samples than FC for 0.02 (95% sure: at least 3... times).'
         """
         pairs = list(zip(self.names, self._plans, strict=True))
         if limited := [name for name, plan in pairs if plan.forecast.undertrained]:
@@ -307,12 +307,9 @@ class Comparison(Shown):
             index, ratio, ends = self._fewer
             (first, better), (second, worse) = pairs[index], pairs[1 - index]
             bound = "at least " if better.met_at_smallest else "at most " * worse.met_at_smallest
-            evens = better.even or 0, worse.even or 0
-            saving = words.times_fewer((first, second), self.target, evens, ratio, ends, bound)
-        views = [plan.forecast for plan in self._plans]
-        population = next(filter(None, (view.population for view in views)), "")
-        rehearsed = all(view.basis == "rehearsal" for view in views)
-        start = words.subject("", population) or words.SIMULATED * rehearsed
+            saving = words.times_fewer((first, second), self.target, ratio, ends, bound)
+        named = filter(None, (plan.forecast.population for plan in self._plans))
+        start = words.subject("", next(named, ""))
         return " ".join(filter(None, (self._unit_doubt(), start and f"{start}:", saving)))
 
     @cached_property
@@ -338,11 +335,15 @@ class Comparison(Shown):
 
     @property
     def record(self) -> str:
-        """How often such ratios of pilots held, or what simulated images do not tell; or empty."""
-        if any(plan.forecast.population for plan in self._plans):
+        """The range of the ratio, and how often such ranges held or what is not known; or empty."""
+        views = [plan.forecast for plan in self._plans]
+        if any(view.population for view in views):
             return words.SIMULATED_ALONE
-        pilots = all(plan.forecast.basis == "pilot" for plan in self._plans)
-        return words.record("ratio", words.HELD["ratio"]) if self.ratio and pilots else ""
+        record = words.SIMULATED * all(view.basis == "rehearsal" for view in views)
+        if self.ratio and all(view.basis == "pilot" for view in views):
+            record = words.record("ratio", words.HELD["ratio"])
+        ends = "" if any(view.undertrained for view in views) else words.ends_of(*self._fewer[2])
+        return record.replace(words.SURE, words.SURE + ends)
 
     def _unit_doubt(self) -> str:
         """A question where one model may have percent and the other fractions; else empty."""
@@ -356,7 +357,7 @@ class Comparison(Shown):
         return words.reason("percent", low=low_name, high=high_name)
 
     def explain(self, *, full: bool = False) -> Message:
-        """The comparison in lines: the ratio, its record, what to do next, where they cross.
+        """The comparison in lines: the ratio, what to do next, its record, where they cross.
 
         Parameters
         ----------
@@ -368,13 +369,14 @@ class Comparison(Shown):
         Message
             One line for each.
         """
-        lines = [self.saving(), self.record, *self.steps(), self.crossing.explanation]
+        step, *each = self.steps()
+        lines = [self.saving(), step, self.record, *each, self.crossing.explanation]
         for name, plan in zip(self.names, self._plans, strict=True):
             lines += [Message(f"{name}: ", text) for text in plan.oddities(full=full)]
         return words.paragraph([line for line in lines if line], "\n")
 
     def steps(self, sure: float = 0.9) -> list[str]:
-        """What to do next, and with the other model, in sentences.
+        """What to do next, and the answers of both models, in sentences.
 
         Parameters
         ----------
@@ -384,13 +386,16 @@ class Comparison(Shown):
         Returns
         -------
         list of str
-            First the advice for a model that is to be trained longer, or that needs fewer samples;
-            or that neither clearly does.
+            First the step with a model that is to be trained longer, or that needs fewer samples,
+            or that neither clearly does; then a line for each model, beginning with that one.
         """
-        plans = zip(self.names, self._plans, strict=True)
-        lines = [advice_line(*pair, sure, self.record) for pair in plans]
-        first = self.better
-        return [words.NEXT_EACH if first is None else f"{words.NEXT}{lines.pop(first)}", *lines]
+        pairs = zip(self.names, self._plans, strict=True)
+        lines, first = [advice_line(*pair, sure, self.record) for pair in pairs], self.better
+        if first is None:
+            return [words.NEXT_EACH, *lines]
+        step = words.parts(self._plans[first].recommend(sure).sentence)[1]
+        lines.insert(0, lines.pop(first).replace(f" {step}", ""))  # it stands in the first line
+        return [step.replace(":", f", with {self.names[first]}:", 1), *lines]
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values, for JSON.

@@ -53,7 +53,7 @@ class Plan(Shown, Numbers):
     >>> plan.lower <= plan.even <= plan.samples(sure=0.9) <= plan.upper
     True
     >>> print(plan.recommend())
-    KO: collect 6... samples in all, 3... more than the pilot, for 0.005 (90% sure).
+    KO: 6... samples are enough for 0.005 (90% sure). Do next: collect 3... more than the pilot has.
     """
 
     forecast: "Forecast" = field(repr=False)
@@ -137,7 +137,7 @@ class Plan(Shown, Numbers):
     def lines(
         self, sure: float = 0.9, cost: float | None = None, *, full: bool = False
     ) -> list[str]:
-        """The answer in three lines: advice with its odds, its record, its reasons; none is empty.
+        """The answer: advice in two lines, its record, its odds and reasons; none is empty.
 
         Parameters
         ----------
@@ -154,10 +154,10 @@ class Plan(Shown, Numbers):
             At most three.
         """
         advice = self.recommend(sure, cost)
-        rest = [*advice.reasons, self.about_related, *self.forecast.notes]
+        rest = [advice.odds, *advice.reasons, self.about_related, *self.forecast.notes]
         rest += self.oddities(full=full)
-        lines = advice.answer, advice.record, words.paragraph(filter(None, rest))
-        return [line for line in lines if line]
+        first = "\n".join(words.parts(advice.sentence))
+        return [x for x in (first, advice.record, words.paragraph(filter(None, rest))) if x]
 
     def explain(self, sure: float = 0.9, cost: float | None = None) -> Message:
         """The answer, its record and its reasons, with all that is odd about the pilot.

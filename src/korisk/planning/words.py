@@ -8,32 +8,30 @@ from typing import TypedDict
 
 from korisk.errors import Message
 
-# The advice, by the case that `recommend` decides; after the model's name and a colon.
+# Answer and what to do next, by the case that `recommend` decides; after the model's name, a colon.
+NEXT = "Do next: "
+_FOR = f"{{n}} samples are enough for {{target}} ({{sure}} sure). {NEXT}"
 ADVICE = {
-    "collect": "collect {n} samples in all, {more} more than the pilot, for {target} ({sure} sure)",
-    "collect_first": "collect {n} samples for {target} ({sure} sure)",
-    "simulated": "{n} samples are enough for {target} ({sure} sure)",
-    "inside": "{n} samples are enough for {target} ({sure} sure); the pilot has them already, "
-    "so collect no more",
-    "already": "{target} is met already at N = {n}, the smallest measured ({sure} sure), so "
+    "collect": f"{_FOR}collect {{more}} more than the pilot has",
+    "collect_first": f"{_FOR}collect them",
+    "simulated": f"{_FOR}rehearse with a few of your images, or measure a small pilot",
+    "inside": f"{_FOR}collect no more; the pilot has them already",
+    "already": "{target} is met already at N = {n}, the smallest measured ({sure} sure). Do next: "
     "collect no more",
-    "already_rehearsed": "at most {n} samples are enough for {target} ({sure} sure), which is met "
-    "already at the smallest N rehearsed",
-    "repeat": "measure N = {n} again, with {seeds} seeds: its mean meets {target}, but the seeds "
-    "measured so far give it a chance of {chance}",
-    "measure": "measure the {noun} at N = {n} training samples next, with {seeds} seeds, and plan "
-    "again; collect no more than that for {target} yet",
-    "check": "{next} before more is collected for {target}: something other than data may limit "
-    "the {noun}",
-    "train": "train {factor} times as long: at N = {n} that gave {after} (measured with {runs}); "
-    "plan again with the longer training before more is collected",
-    "train_enough": "train {factor} times as long: at N = {n} that gave {after} (measured with "
-    "{runs}), which meets {target} without new samples",
-    "undertrained": "train longer or differently first: training keeps the error above {target}",
-    "unlikely": "unlikely to reach {target} (chance {reach}); to find out, {next}, and collect no "
-    "more for it",
-    "stop": "stop: more data of this kind will not reach {target} (chance {reach})",
-    "doubt": "not known how many samples {target} needs: {why}; collect no more for it yet",
+    "already_rehearsed": f"at most {_FOR}rehearse with fewer, since that is the smallest N",
+    "repeat": "the mean at N = {n} meets {target}, but its seeds give it a chance of {chance}. "
+    "Do next: measure N = {n} again, with {seeds} seeds",
+    "measure": "not known yet how many samples {target} needs. Do next: measure the {noun} at "
+    "N = {n} training samples, with {seeds} seeds, and plan again; collect no more than that yet",
+    "check": "data may not limit the {noun}. Do next: {next} before more is collected for {target}",
+    "train": "at N = {n}, {factor} times the training gave {after} (measured with {runs}). Do "
+    "next: train {factor} times as long, and plan again before more is collected",
+    "train_enough": "at N = {n}, {factor} times the training gave {after} (measured with {runs}), "
+    "which meets {target} without new samples. Do next: train {factor} times as long",
+    "undertrained": "training keeps the error above {target}. Do next: train longer or differently",
+    "unlikely": "unlikely to reach {target} (chance {reach}). Do next: {next}; collect no more",
+    "stop": "more data of this kind will not reach {target} (chance {reach}). Do next: stop",
+    "doubt": "not known how many samples {target} needs: {why}. Do next: collect no more yet",
 }
 # Reasons for it, and other single facts.
 REASONS = {
@@ -103,16 +101,14 @@ QUESTION = {
 }
 _ENOUGH = "an N called 90% sure was enough in {held} of them"
 RECORD = {
-    "pilot": f"Of {{asked}} such answers from pilots of imaging networks, {_ENOUGH}",
-    "rehearsal": f"Of answers from rehearsals of {{asked}} imaging networks, {_ENOUGH}",
-    "both": f"Of answers from rehearsals of {{asked}} imaging networks with a pilot, {_ENOUGH}",
-    "ratio": "Of {asked} such ratios of imaging networks, the 90% range held the true one in "
-    "{held} of them",
+    "pilot": f"of {{asked}} such answers from pilots of imaging networks, {_ENOUGH}",
+    "rehearsal": f"of answers from rehearsals of {{asked}} imaging networks, {_ENOUGH}",
+    "both": f"of answers from rehearsals of {{asked}} imaging networks with a pilot, {_ENOUGH}",
+    "ratio": "such a range held the true ratio in {held} of {asked} pairs of networks",
 }
-SIMULATED_ALONE = (
-    "Nothing is known about real images: rehearse with a few of yours first, or measure a small "
-    "pilot."
-)
+SURE = "How sure: "
+SIMULATED_ALONE = f"{SURE}nothing is known about real images."
+FULL = {"mse": "mean squared error", "rmse": "root mean squared error"}
 _ACRONYMS = {"mse", "rmse", "nmse", "mae", "psnr", "ssim"}
 _SHORT = {"train": "train longer first", "unlikely": "unlikely", "stop": "stop"}
 
@@ -125,10 +121,9 @@ class Held(TypedDict):
     held: float  # share of them
 
 
-# What to do with two models: with the one that needs fewer samples, or with each.
-NEXT = "Do next, with "
+# Where neither of two models is to be acted on first.
 NEXT_EACH = "Do next: neither clearly needs fewer samples, so here is what each needs."
-SIMULATED = "Simulated from example images"
+SIMULATED = f"{SURE}simulated from example images."
 
 # How often answers held, by the kind of evidence, and for ratios; rows by how far beyond the pilot
 # N lies. `python -m benchmarks.planner.record` writes the file from kept results.
@@ -207,6 +202,12 @@ def advice(case: str, about: str, **fields: object) -> str:
     return f"{about}: {text}." if about else f"{text[0].upper()}{text[1:]}."
 
 
+def parts(sentence: str) -> tuple[str, str]:
+    """The answer of an advice, and what to do next."""
+    answer, _, step = sentence.partition(f" {NEXT}")
+    return answer, f"{NEXT}{step}"
+
+
 def reason(case: str, /, *values: object, **fields: object) -> str:
     """One of the `REASONS`."""
     return REASONS[case].format(*values, **fields)
@@ -238,10 +239,9 @@ def record(kind: str, rows: Iterable[Held], far: float = 1.0, sure: float = 0.9)
     row = next((row for row in rows if far <= row["times"]), None)
     if row is None:
         return ""
-    text = RECORD[kind].format(asked=f"{row['asked']:,}", held=f"{row['held']:.0%}")
+    text = SURE + RECORD[kind].format(asked=f"{row['asked']:,}", held=f"{row['held']:.0%}")
     # A record of n answers is below the promise if it misses it by more than chance does.
-    doubted = row["held"] < 0.9 - 2 * math.sqrt(0.09 / row["asked"])
-    if not doubted:
+    if row["held"] >= 0.9 - 2 * math.sqrt(0.09 / row["asked"]):
         return f"{text}."
     if kind == "ratio":
         return f"{text}, not in 90%: take the range as wider."
@@ -285,15 +285,14 @@ def related(names: str, trust: float | None, even: int | None, alone: int | None
 def times_fewer(
     names: tuple[str, str],
     target: float,
-    evens: tuple[int, int],
     ratio: float | None,
     ends: tuple[float, float],
     bound: str = "",
 ) -> str:
     """Which of two models needs fewer samples, and how many times fewer.
 
-    `names` and `evens` begin with the better one, so that ratio and its ends are for it; ends 0 and
-    infinity are not known. `bound` is "at least " or "at most " where an N is a bound.
+    `names` begin with the better one, so that ratio and its ends are for it; ends 0 and infinity
+    are not known. `bound` is "at least " or "at most " where an N is a bound.
     """
     (better, worse), goal, (low, high) = names, f"for {value(target)}", ends
     if ratio is None:
@@ -302,21 +301,23 @@ def times_fewer(
         least = at_least(low)
         least = "" if least == "1" else f"at least {least} times "
         return f"{better} needs {least}fewer samples than {worse} {goal} (95% sure)."
-    most = "at most " * (bound == "at least "), "at most " * (bound == "at most ")
-    counts = f"{most[0]}{evens[0]:,} against {most[1]}{evens[1]:,} for a 50% chance"
     if not low and math.isinf(high):
-        return f"Which of {better} and {worse} needs fewer samples {goal} is not clear: {counts}."
-    ends_text = f"90% range: {times(low)} to {times(high)} times"
-    if not low or math.isinf(high):
-        end = f"at least {at_least(low)}" if low else f"at most {times(high)}"
-        ends_text = f"95% sure: {end} times"
+        return f"Which of {better} and {worse} needs fewer samples {goal} is not clear."
+    sure = f"95% sure: at {f'least {at_least(low)}' if low else f'most {times(high)}'} times"
+    if low and math.isfinite(high) and not ends_of(low, high):
+        sure = f"90% range: {times(low)} to {times(high)} times"
     # As printed: "1 times fewer" would name a winner without a difference.
     if times(ratio) == "1":
         start = f"{better} and {worse} need about as many samples"
     else:
         start = f"{better} needs {bound}{times(ratio)} times fewer samples than {worse}"
-        counts = f"{bound}{evens[1] - evens[0]:,} saved, {counts}"
-    return f"{start} {goal}: {counts} ({ends_text})."
+    return f"{start} {goal} ({sure})."
+
+
+def ends_of(low: float, high: float) -> str:
+    """Both ends of a ratio, where `times_fewer` says the lower one alone; else empty."""
+    known = low >= 1.1 and math.isfinite(high)  # as printed, more than 1
+    return f"the 90% range is {at_least(low)} to {times(high)} times; " if known else ""
 
 
 def not_crossing(better: str, last: int, means: tuple[int, int] | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from korisk.planning.plan import plan_tables
+from korisk.planning.words import FULL
 from korisk.prediction.study import PointPrediction, Question
 from korisk.texts import Table, duration, number, whole
 
@@ -29,7 +30,7 @@ def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
             error = view.at(n)
             values = simulated.get(error.n), error.value, error.lower, error.upper
             rows.append([whole(error.n), *(number(value, 3) for value in values)])
-        title = f"{point.name}: expected {view.metric} of {view.model}"
+        title = f"{point.name}: expected {FULL.get(view.metric, view.metric)} of {view.model}"
         yield Table(title, ["N", "simulated", "expected", "90% from", "to"], rows, "r")
 
 

@@ -53,9 +53,7 @@ def draw(item: Any, ax: Axes | None) -> Axes:
 
 def _lines(item: Any) -> list[str]:
     """The sentences of a value, in lines."""
-    if isinstance(item, Plan):
-        return item.lines(full=True)
-    if isinstance(item, Comparison):
+    if isinstance(item, Plan | Comparison):
         return item.explain().splitlines()
     if isinstance(item, Curve):
         sizes, best = item.sizes.tolist(), int(item.means.argmin())

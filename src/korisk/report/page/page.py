@@ -98,7 +98,7 @@ class Page:
                     "opens": self.opens,
                     "levels": levels,
                     "level": levels.index(self.sure),
-                    "next": [words.NEXT, words.NEXT_EACH],
+                    "next": words.NEXT_EACH,
                 }
             ),
             view=asset("view.js"),
@@ -114,20 +114,18 @@ class Page:
         where += f" ({main.why})" if main.why else ""
         where = f" For {where}." if where != goal else ""  # the question names the goal alone
         question = self.question or words.question("model" if view.model else "", model=view.model)
-        answer, odds, record = advice.sentence, f"{advice.odds}{where}", advice.record
+        (answer, step), record = words.parts(advice.sentence), advice.record
         others = [advice_line(p.forecast.evidence.name, p, self.sure, record) for p in pair[1:]]
         if compared:
             answer, record = compared.saving(), compared.record
-            odds, *others = [*compared.steps(self.sure), compared.crossing.explanation]
+            step, *others = [*compared.steps(self.sure), compared.crossing.explanation]
         elif main.comparison:
-            others.append(_told(main.comparison.saving(), main.comparison.record, record))
+            saving, own = main.comparison.saving(), main.comparison.record
+            others.append(saving if own in ("", record) else f"{saving} {own}")
         checks_of = {item.forecast.evidence.name: reasons(item, self.sure) for item in pair}
         # What holds for both models stands once, and without a name.
-        shared = [
-            text
-            for text in checks_of[view.evidence.name]
-            if all(text in x for x in checks_of.values())
-        ]
+        every = checks_of.values()
+        shared = [x for x in checks_of[view.evidence.name] if all(x in texts for texts in every)]
         checks = [
             f"{name}: {x}" for name, texts in checks_of.items() for x in texts if x not in shared
         ]
@@ -145,7 +143,8 @@ class Page:
             level="h2" if self.opening else "h1",
             question=escape(question.replace("{goal}", goal)),
             answer=escape(answer),
-            odds=escape(odds.strip()).replace(words.NEXT, f"<b>{words.NEXT}</b>"),
+            next=escape(step),
+            odds=escape("" if compared else f"{advice.odds}{where}".strip()),
             others=_items(others),
             record=escape(record),
             notes=notes,
@@ -156,11 +155,6 @@ class Page:
             rows="".join(rows),
             every=_overview(self.groups) if len(self.groups) > 1 else "",
         )
-
-
-def _told(answer: str, own: str, record: str) -> str:
-    """An answer with its own record, where that is not the one of the page."""
-    return answer if own in ("", record) else f"{answer} {own}"
 
 
 def _overview(groups: Sequence[Group]) -> str:

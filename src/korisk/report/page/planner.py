@@ -135,12 +135,14 @@ def _model(view: Forecast, plans: Sequence[Plan], sure: float) -> Data:
         at_levels = []
         for level in slider_levels(sure):
             advice = plan.recommend(level)
+            sentence, step = words.parts(advice.sentence)
             at_levels.append(
                 {
                     "n": plan.samples(level),
                     "action": advice.action,
-                    "sentence": index(advice.sentence),
-                    "told": index(advice.sentence.removeprefix(f"{view.subject}: ")),
+                    "sentence": index(sentence),
+                    "told": index(sentence.removeprefix(f"{view.subject}: ")),
+                    "next": index(step),
                     "record": index(advice.record),
                     "reasons": [index(text) for text in reasons(plan, level)],
                 }

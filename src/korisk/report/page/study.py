@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from html import escape
 
 from korisk._group import grouped
+from korisk.planning import words
 from korisk.planning.targets import Group, with_valid_targets
 from korisk.report.contents import SUPPLEMENTS, Contents, refuse_an_empty_one
 from korisk.report.figures.study import page_figures
@@ -60,16 +61,19 @@ def study_page(
     )
     watch("tables")
     tables = {table.name: table for table in study_tables(contents)}
-    opening = ""
+    opening = verdicts = ""
     for supplement in SUPPLEMENTS:
         question, sentences, names = supplement.opening(contents)
         if sentences:
             beside = "".join(table_html(tables.pop(name)) for name in names if name in tables)
+            heads = [text for text in sentences if text.startswith((words.NEXT, words.SURE))]
+            lines = "".join(f"<p>{escape(text)}</p>" for text in heads)
             opening = (
                 f'<section id="opening"><p class="question">{escape(question)}</p>'
-                f'<h1 class="answer">{escape(sentences[0])}</h1>{bullets(sentences[1:])}'
+                f'<h1 class="answer">{escape(sentences[0])}</h1>{lines}'
                 f"<h2>Its tables beside ours</h2>{beside}</section>"
             )
+            verdicts = bullets(text for text in sentences[1:] if text not in heads)
     predicted, unseen = prediction_section(contents)
     figures = ""
     for name, wide, narrow in page_figures(contents):
@@ -77,6 +81,7 @@ def study_page(
         alt_text = _WORDS.get(name.partition("_")[0], name)
         figures += figure_html(wide, alt_text, f"{alt_text}.", narrow=narrow)
     sections = [
+        Section("verdicts", "At each image side H", verdicts),
         Section("predicted", "Predicted before training", predicted),
         Section("figures", "Figures", figures),
         Section("tables", "Tables", "".join(map(table_html, tables.values()))),

@@ -227,13 +227,13 @@
     get("headline").dataset.action = own.now.action;
     const record = ratio ? saving.record : said(own.at, own.now.record);
     const once = (each) => (each === record ? "" : each); // what holds for all stands once
-    const line = (each) => `${said(each.at, each.now.told)} ${said(each.at, each.answer.odds)} ${once(said(each.at, each.now.record))}`.trimEnd();
-    const first = ratio && both.find(({ at }) => at === saving.better); // what to do next is with this one
-    const [withOne, withEach] = data.next;
-    if (first) get("odds").replaceChildren(element("b", withOne), `${model(first.at).name}: ${line(first)}`);
-    else get("odds").textContent = ratio ? withEach : `${said(own.at, own.answer.odds)} ${point || why ? `For ${point}${goal()}${why}.` : ""}`.trim();
+    const first = ratio ? both.find(({ at }) => at === saving.better) : own; // what to do next is with this one
+    const step = (each) => said(each.at, each.now.next);
+    const line = (each) => [said(each.at, each.now.told), each === first ? "" : step(each), said(each.at, each.answer.odds), once(said(each.at, each.now.record))].filter(Boolean).join(" ");
+    get("next").textContent = !first ? data.next : ratio ? step(first).replace(":", () => `, with ${model(first.at).name}:`) : step(own);
     get("record").textContent = record;
-    const rest = ratio ? both.filter((each) => each !== first) : other ? [other] : [];
+    get("odds").textContent = ratio ? "" : `${said(own.at, own.answer.odds)} ${point || why ? `For ${point}${goal()}${why}.` : ""}`.trim();
+    const rest = ratio ? [...new Set([first || own, ...both])] : other ? [other] : [];
     const last = ratio ? [element("li", pair().crossover)] : saving ? [element("li", `${saving.words} ${once(saving.record)}`.trimEnd(), { class: saving.likely ? "" : "unlikely" })] : [];
     get("others").replaceChildren(...rest.map((each) => {
       const item = named(element("li"), each.at, ": ");
