@@ -86,7 +86,7 @@ def test_a_run_that_would_tell_is_an_answer() -> None:
     (found,) = content("plan", H128, "--model", "KO", "--target", "0.03")["plans"]
     advice = found["recommendation"]
     assert (advice["action"], advice["n"], found["even"]) == ("unlikely", None, None)
-    assert "to find out, train N = 2,048 once with 3 times the steps" in advice["sentence"]
+    assert "Do next: train N = 2,048 once with 3 times the steps" in advice["sentence"]
     (found,) = content("plan", H8, "--model", "FC", "--target", "0.0015")["plans"]
     advice = found["recommendation"]
     assert (advice["action"], advice["n"], advice["seeds"]) == ("measure", 128, 3)

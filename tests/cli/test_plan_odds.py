@@ -116,7 +116,7 @@ def test_compare_tells_the_doubt_of_one_side(step: Path, tmp_path: Path) -> None
     for fact in (
         "not known how many samples 0.005 needs",
         "what follows such a step",
-        "first: 14",
+        "first: ",
     ):
         assert fact in said
 
