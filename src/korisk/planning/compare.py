@@ -308,8 +308,8 @@ class Comparison(Shown):
             (first, better), (second, worse) = pairs[index], pairs[1 - index]
             bound = "at least " if better.met_at_smallest else "at most " * worse.met_at_smallest
             saving = words.times_fewer((first, second), self.target, ratio, ends, bound)
-        named = filter(None, (plan.forecast.population for plan in self._plans))
-        start = words.subject("", next(named, ""))
+        populations = filter(None, (plan.forecast.population for plan in self._plans))
+        start = words.subject("", next(populations, ""))
         return " ".join(filter(None, (self._unit_doubt(), start and f"{start}:", saving)))
 
     @cached_property
@@ -369,8 +369,8 @@ class Comparison(Shown):
         Message
             One line for each.
         """
-        step, *each = self.steps()
-        lines = [self.saving(), step, self.record, *each, self.crossing.explanation]
+        step, *of_models = self.steps()
+        lines = [self.saving(), step, self.record, *of_models, self.crossing.explanation]
         for name, plan in zip(self.names, self._plans, strict=True):
             lines += [Message(f"{name}: ", text) for text in plan.oddities(full=full)]
         return words.paragraph([line for line in lines if line], "\n")

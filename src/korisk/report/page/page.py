@@ -120,8 +120,8 @@ class Page:
             answer, record = compared.saving(), compared.record
             step, *others = [*compared.steps(self.sure), compared.crossing.explanation]
         elif main.comparison:
-            saving, own = main.comparison.saving(), main.comparison.record
-            others.append(saving if own in ("", record) else f"{saving} {own}")
+            saving, ratio_record = main.comparison.saving(), main.comparison.record
+            others.append(saving if ratio_record in ("", record) else f"{saving} {ratio_record}")
         checks_of = {item.forecast.evidence.name: reasons(item, self.sure) for item in pair}
         # What holds for both models stands once, and without a name.
         every = checks_of.values()
