@@ -30,43 +30,15 @@ class Asked(options.Asked):
     data_range: options.Range = None
 
 
-@dataclass(frozen=True)
-class Pilot:
-    """Measured errors that narrow a rehearsal."""
-
-    pilot: Annotated[Path | None, "FILE", "Measured errors: n, error, model, seed."] = None
-    column: options.Column = None
-
-    def curves(self, metric: str) -> Sequence[Curve]:
-        """The curves of the file; of several metrics, those of the one that is asked for."""
-        if self.pilot is None:
-            if self.column:
-                raise KoriskError("--column is of a pilot; give --pilot FILE, or leave it out")
-            return ()
-        read = partial(Curve.read_all, self.pilot, columns=options.columns(self.column))
-        try:
-            return read()
-        except KoriskError:
-            # Naming the metric helps where there are several; any other error is raised again.
-            try:
-                return read(metric=metric)
-            except KoriskError as error:
-                # The library says `unit`, which is the unit of images in this command.
-                arguments = [x.name for x in error.message.parts if isinstance(x, Argument)]
-                if "unit" not in arguments:
-                    raise
-                remedy = "name the column of errors mse, rmse, nmse or psnr, with --column error="
-                raise KoriskError(f"{self.pilot}: the metric is not clear; {remedy}") from None
-
-
 def rehearse(
     subject: Subject,
     simulated: Simulated,
-    pilot: Pilot,
+    pilot: Annotated[Path | None, "FILE", "Measured errors: n, error, model, seed."] = None,
+    column: options.Column = None,
+    *,
     recipe: Recipe,
     asked: Asked,
     answer: options.Answer,
-    *,
     out: Annotated[Path | None, "DIR", "Write prediction.json there, for a report."] = None,
 ) -> None:
     """How many samples will a target need? The learning curve before a scan is made.
@@ -95,7 +67,7 @@ def rehearse(
     if out is not None:
         make_folder(out)
     with training(subject, recipe, quiet=answer.json) as callbacks:
-        pilots = pilot.curves(asked.metric)
+        pilots = _measured(pilot, column, asked.metric)
         request = replace(request, question=question, pilots=pilots, callbacks=callbacks)
         network, data = subject.own()
         if study is None:
@@ -113,6 +85,28 @@ def rehearse(
     if far_off:
         raise KoriskError(far_off)
     output.exit_if(not words.reaches(points, question))
+
+
+def _measured(path: Path | None, column: list[str] | None, metric: str) -> Sequence[Curve]:
+    """The curves of a pilot; of several metrics, those of the one that is asked for."""
+    if path is None:
+        if column:
+            raise KoriskError("--column is of a pilot; give --pilot FILE, or leave it out")
+        return ()
+    read = partial(Curve.read_all, path, columns=options.columns(column))
+    try:
+        return read()
+    except KoriskError:
+        # Naming the metric helps where there are several; any other error is raised again.
+        try:
+            return read(metric=metric)
+        except KoriskError as error:
+            # The library says `unit`, which is the unit of images in this command.
+            arguments = [x.name for x in error.message.parts if isinstance(x, Argument)]
+            if "unit" not in arguments:
+                raise
+            remedy = "name the column of errors mse, rmse, nmse or psnr, with --column error="
+            raise KoriskError(f"{path}: the metric is not clear; {remedy}") from None
 
 
 def _show(

@@ -20,7 +20,7 @@ PARTS = ("page", "figures", "tables")
 def report(
     path: Folder,
     out: Annotated[Path | None, "FOLDER", "Where to write. [default: DIR]"] = None,
-    target: Annotated[float | None, "E", "First of the page. [default: near the least]"] = None,
+    target: Annotated[float | None, "E", "Of the page. [default: near the least error]"] = None,
     only: Annotated[str, "PART,...", "What to draw."] = ",".join(PARTS),
     formats: Annotated[str, "FORMAT,...", "Of the figures."] = ",".join(FIGURE_KINDS),
     json: Json = False,

@@ -322,18 +322,15 @@ class Pilot(Reported):
             lines.append(f"{counted(len(listed), 'fit')} failed: {first}{rest}.")
         lines += [_sentence(note) for note in self.perfect]
         lines += [f"No curve of {name!r}: {why}." for name, why in self.left_out.items() if sizes]
-        if self.target is not None and sizes:
-            try:
+        try:
+            if self.target is not None and sizes:
                 lines.append(self.plan().explain())
-            except KoriskError as error:
-                lines.append(f"{error}.")
-        if len(self.sizes) >= LEAST_SIZES:
-            try:
+            if len(self.sizes) >= LEAST_SIZES:
                 limit = self.limit
                 # The plan may have stated the limit already.
                 lines += [str(limit)] if limit.sentence not in " ".join(lines) else []
-            except KoriskError as error:
-                lines.append(f"{error}.")
+        except KoriskError as error:
+            lines.append(f"{error}.")
         return "\n".join(lines)
 
 

@@ -37,6 +37,7 @@ _FEWER = "fewer --steps, --seeds or --sizes take less"
 _ELSE = "[default: the study's, or"
 _DATA = ("operator", "images", "noise", "patients")  # that the file of a network may define
 _WHICH = "[default: all to rehearse, the first to ablate]"
+_STUDY = "A study; problem and points are enough."
 _NETWORK = (
     "Your own network: BUILD() in FILE.py returns it. Without a study, FILE.py also defines "
     "operator, and optionally images and noise."
@@ -52,7 +53,7 @@ def set_options(group: object, *names: str) -> JsonDict:
 class Subject:
     """The networks that are trained: those of a study, or one of the user's own."""
 
-    path: Annotated[Path | None, typer.Argument(), "STUDY.yaml", "Its problem and points."] = None
+    path: Annotated[Path | None, typer.Argument(), "STUDY.yaml", _STUDY] = None
     network: Annotated[str | None, "FILE.py:BUILD", _NETWORK] = None
     point: Annotated[str | None, f"Which point of the study. {_WHICH}"] = None
     model: Annotated[str | None, f"Which model of the study. {_WHICH}"] = None
