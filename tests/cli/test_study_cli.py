@@ -189,7 +189,8 @@ def reproduced(tmp_path: Path, *more: object) -> list[object]:
 
 def test_reproduce_prints_four_origins_and_the_outcome(tmp_path: Path) -> None:
     short = outputs(*reproduced(tmp_path, "--workers", "0", "--protocol", "released"))[0]
-    assert short.startswith("Mostly yes: 1 of 1 claims of Table 3 hold (image side H = 8, 1 of 5;")
+    assert short.startswith("Mostly yes: 1 of 1 claims of Table 3 hold.")
+    assert "How sure: image side H = 8, 1 of 5; 5 seeds" in short
     assert "meets the authors' released figures" in " ".join(short.split())
     assert "printed Table 2 does NOT match (up to" in " ".join(short.split())
     assert "holds at H = 8 (released)" in short
