@@ -34,7 +34,9 @@ _SAME = 1e-6  # relative difference of slopes that counts as rounding
 class Asked:
     """Where the bound is evaluated, and in which form."""
 
-    n: Annotated[float | None, Option("-n"), "N", "Samples [default: the target's, or 1000]"] = None
+    n: Annotated[
+        float | None, Option("-n"), "N", "Samples. [default: what the target needs, else 1000]"
+    ] = None
     target: Annotated[float | None, "E", "Squared error to reach: shows the N it needs."] = None
     replace: Annotated[str | None, "LAYER", "Show what making this layer known would save."] = None
     bound: Annotated[str, "|".join(BOUNDS), "The form of the bound."] = "composed"
