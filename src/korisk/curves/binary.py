@@ -155,8 +155,7 @@ def _of_rows(rows: list[ElementTree.Element], longest: int) -> Sheet:
     for row in rows:
         for cell in row:
             name = cell.get("r", "")
-            reference = re.fullmatch(r"([A-Za-z]{1,3})([0-9]{1,7})", name)
-            if not reference:
+            if not (reference := re.fullmatch(r"([A-Za-z]{1,3})([0-9]{1,7})", name)):
                 raise ValueError(f"it has cells without a place, such as {name[:20]!r}")
             if any(cell.find(f"{{*}}{tag}") is not None for tag in ("v", "is")):
                 # A is 1, Z is 26, AA is 27.

@@ -179,8 +179,7 @@ class Layout:
             return self.given["n"]
         places = [col for col in self.free if names_n(self.keys[col])]
         places = [col for col in places if not {*words(self.header[col])} & _OTHER_SETS] or places
-        col = self.one("n", places)
-        if col is None:
+        if (col := self.one("n", places)) is None:
             raise self.missing("n")
         if self.header[col] != "n":
             self.notes.append(f"N from {shown(self.header[col])}")

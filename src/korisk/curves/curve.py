@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any, Self, TypeVar, Unpack, cast, final
 
@@ -14,33 +14,13 @@ from korisk import _checks
 from korisk._checks import LARGEST_N, natural, require
 from korisk._group import grouped
 from korisk._show import Shown
+from korisk.curves import formats
+from korisk.curves import unit as units
 from korisk.curves.cells import label
 from korisk.curves.columns import PERCENT, Options, listed
-from korisk.curves.formats import (
-    Answer,
-    Grid,
-    Question,
-    Source,
-    grid_of_frame,
-    grid_of_records,
-    in_short,
-    is_store,
-    read_grid,
-)
+from korisk.curves.formats import Answer, Question, Source, grid_of_frame, grid_of_records, in_short
 from korisk.curves.read import Measurement, Measurements, measurements
-from korisk.curves.unit import (
-    DECIBELS,
-    LARGEST_ERROR,
-    SMALLEST_ERROR,
-    UNITS,
-    Unit,
-    lowest,
-    metric_units,
-    suggested_unit,
-    unit_by_name,
-    words,
-)
-from korisk.curves.unit import unit as as_unit
+from korisk.curves.unit import UNITS, Unit, metric_units, suggested_unit, unit_by_name, words
 from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 from korisk.texts import counted
 
@@ -191,7 +171,7 @@ class Curve(Shown):
         if not len(n):
             raise KoriskError("a curve must have at least one measurement, got none; add rows")
         model, metric = map(label, ("model", "metric"), labels[:2])
-        unit = as_unit(labels[2])
+        unit = units.unit(labels[2])
         # An accuracy that is planned with as an error would be minimised.
         values_unit, suggested = values_unit or unit, suggested_unit(metric)
         if suggested and not unit.larger_is_better:
@@ -205,7 +185,7 @@ class Curve(Shown):
             rule, place = "be a whole number from 2 to 10^15", where(row, "n")
             raise invalid(f"{place}: N", rule, float(n[row]), remedy)
         errors = values_unit.to_error(values)
-        valid = (errors >= SMALLEST_ERROR) & (errors <= LARGEST_ERROR)
+        valid = (errors >= units.SMALLEST_ERROR) & (errors <= units.LARGEST_ERROR)
         if not valid.all():
             row = int(np.argmin(valid))
             place = f"{where(row, 'error')}, N = {n[row]:.0f}"
@@ -330,7 +310,7 @@ class Curve(Shown):
     ) -> tuple[Self, ...]:
         """The curves of a table or a store; the one of a model, if a single one is asked for."""
         path = source if isinstance(source, str | PathLike) else None
-        if path is not None and is_store(path):
+        if path is not None and formats.is_store(path):
             curves = cls._stored(path, point, options)
             if not single:
                 return curves
@@ -343,7 +323,7 @@ class Curve(Shown):
                 f"{path or 'this table'}: is no store, so ", Argument("point", ...), rest
             )
         if path is not None:
-            return cls._of_table(lambda sheet: read_grid(path, sheet), options, single=single)
+            return cls._of_table(partial(formats.read_grid, path), options, single=single)
         grid = grid_of_frame(source) if hasattr(source, "columns") else grid_of_records(source)
         return cls._of_table(lambda _: grid, options, single=single)
 
@@ -362,7 +342,8 @@ class Curve(Shown):
         from korisk.curves.stored import stored_curves  # `import korisk` needs no store
 
         curves = []
-        for stored in stored_curves(path, point, metric, None if unit is None else as_unit(unit)):
+        known_unit = None if unit is None else units.unit(unit)
+        for stored in stored_curves(path, point, metric, known_unit):
             n, error, seed = zip(*stored.values, strict=True)
             name, of_metric = stored.chosen.metric, stored.chosen.unit
             # A metric that the user picked may be a score.
@@ -381,11 +362,7 @@ class Curve(Shown):
 
     @classmethod
     def _of_table(
-        cls,
-        grid: Callable[[str | None], Grid],
-        options: dict[str, Any],
-        *,
-        single: bool = False,
+        cls, grid: Callable[[str | None], formats.Grid], options: dict[str, Any], *, single: bool
     ) -> tuple[Self, ...]:
         """The curves of a table; a question keeps only those answers that lead to a reading."""
         rows = 0
@@ -445,12 +422,12 @@ class Curve(Shown):
             if unit != "error":
                 how = f"unit {unit}, by its {'column' if rows[0].unit else 'name'}"
                 read_as = "; ".join(filter(None, (read_as, how)))
-        if suggested_unit(name) and not as_unit(unit).larger_is_better:
+        if suggested_unit(name) and not units.unit(unit).larger_is_better:
             name = f"{name} error"  # the user calls values of a score errors
-        errors = as_unit(unit).to_error(values)
-        odd = ~((errors >= SMALLEST_ERROR) & (errors <= LARGEST_ERROR))
+        errors = units.unit(unit).to_error(values)
+        odd = ~((errors >= units.SMALLEST_ERROR) & (errors <= units.LARGEST_ERROR))
         if odd.any():
-            rule = f"{as_unit(unit).refusal(float(values[np.argmax(odd)]))}"
+            rule = f"{units.unit(unit).refusal(float(values[np.argmax(odd)]))}"
             raise _out_of_range(table, rows, odd, rule)
         curve, seeds = cls.__new__(cls), [row.seed for row in rows]
 
@@ -667,27 +644,27 @@ def _unit_of(table: Measurements, rows: list[Measurement], metric: str, values: 
     Raises a question where names leave it open, and where values contradict them.
     """
     column, source = rows[0].heads[1], table.source
-    where, units = f"{source.column} {shown(column)}", {row.unit.casefold() for row in rows}
+    where, row_units = f"{source.column} {shown(column)}", {row.unit.casefold() for row in rows}
     spoken, suggested = {*words(f"{metric} {column}")}, suggested_unit(metric)
     phrases = metric_units(words(f"{metric} {column}"))
     _, size = np.unique([row.n for row in rows], return_inverse=True)
     means = (np.bincount(size, values) / np.bincount(size)).tolist()
-    percent = column in table.percent or not units.isdisjoint(PERCENT)
+    percent = column in table.percent or not row_units.isdisjoint(PERCENT)
     is_error = bool({"error", "rmse"} & {*metric_units(words(metric or column)).values()})
     unit = unit_by_name(metric, column)
 
     def ask(problem: str, *answers: tuple[str, str]) -> Question:
         return source.ask(f"{where} {problem}", *_units(*answers))
 
-    if known := units & UNITS.keys():
-        if len(units) > 1:
-            problem = f"has {shown(metric)} in units {in_short(sorted(units))}"
+    if known := row_units & UNITS.keys():
+        if len(row_units) > 1:
+            problem = f"has {shown(metric)} in units {in_short(sorted(row_units))}"
             raise source.error(f"{problem}; write all in one")
         (unit,) = known
     elif _FUNCTION.search(column) or ({"log", "likelihood"} <= spoken and not phrases):
         problem = f"{where} is a function of a metric of which larger is better without an end"
         raise source.error(f"{problem}; save the metric or the error itself")
-    elif DECIBELS & (spoken | units):
+    elif units.DECIBELS & (spoken | row_units):
         if suggested != "psnr" and not is_error:
             answers = ("psnr", "if larger is better"), ("error_db", "if smaller is better")
             raise ask("is in decibels", *answers)
@@ -723,7 +700,7 @@ def _fraction_or_percent(
     table: Measurements, rows: list[Measurement], metric: str, values: Floats, *, percent: bool
 ) -> str:
     """The unit of a score that is at most 1, or 100."""
-    unit, low = suggested_unit(metric) or "complement", lowest(metric)
+    unit, low = suggested_unit(metric) or "complement", units.lowest(metric)
     where = f"{table.source.column} {shown(rows[0].heads[1])}"
     if percent and (values <= 1).all():
         answers = _units((unit, "if 1 is perfect"), ("percent", "if 100 is perfect"))

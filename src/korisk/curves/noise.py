@@ -57,8 +57,7 @@ def relative_variance(curve: Curve) -> Array | None:
     variance = shrunk / curve.counts
     # (K,) how many seeds have collapsed at each N.
     fallen = np.array([int(collapsed(curve)[curve.n == n].sum()) for n in curve.sizes])
-    mixed = (fallen > 0) & (fallen < curve.counts)
-    if mixed.any():
+    if (mixed := (fallen > 0) & (fallen < curve.counts)).any():
         from scipy.special import polygamma
 
         # Variance of the log share of seeds that have not collapsed, under Jeffreys' beta law.

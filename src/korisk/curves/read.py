@@ -14,31 +14,10 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
-from korisk.curves.cells import (
-    CellError,
-    begins_as_number,
-    decimal_mark,
-    folded,
-    is_empty,
-    is_unclear,
-    label,
-    number,
-    rough,
-)
-from korisk.curves.columns import (
-    FLAGS,
-    MOST_ANSWERS,
-    NAMED,
-    SPLITS,
-    SUMMARIES,
-    Layout,
-    Options,
-    base,
-    filtered,
-    in_percent,
-    melted,
-    names_n,
-)
+from korisk.curves import cells as parsing
+from korisk.curves import columns as roles
+from korisk.curves.cells import CellError, begins_as_number, folded, is_empty, rough
+from korisk.curves.columns import FLAGS, NAMED, SPLITS, Layout, Options, base, names_n
 from korisk.curves.formats import Answer, Grid, Question, Source, in_short
 from korisk.curves.unit import listed_words, words
 from korisk.errors import KoriskError, invalid, shown
@@ -107,7 +86,7 @@ class _Row(NamedTuple):
 
 def measurements(grid: Grid, options: Options) -> Measurements:
     """The measurements of a table."""
-    grid = melted(filtered(_cleaned(_verified(grid)), options), options)
+    grid = roles.melted(roles.filtered(_cleaned(_verified(grid)), options), options)
     return _Reader(grid, options).measurements()
 
 
@@ -123,7 +102,7 @@ class _Reader(Layout):
         # One decimal mark for the whole table, by all columns of numbers that are read.
         places = [self.n, *(value.place for value in self.values)]
         cells = ((row[col], line, self.header[col]) for line, row in grid.rows for col in places)
-        self.mark = decimal_mark(cells, grid.delimiter, self.source)
+        self.mark = parsing.decimal_mark(cells, grid.delimiter, self.source)
         self.check_marks()
 
     def check_marks(self) -> None:
@@ -133,7 +112,7 @@ class _Reader(Layout):
                 (position, col, shown(row[col]))
                 for col in cols
                 for position, row in self.grid.rows
-                if is_unclear(row[col], self.mark, is_count=role == "n")
+                if parsing.is_unclear(row[col], self.mark, is_count=role == "n")
             ]
             if unclear and role not in self.scale:
                 decimals = ("scale", {role: 1}, "for decimals")
@@ -188,7 +167,7 @@ class _Reader(Layout):
             position
             for col in (self.n, *self.seeds)
             for position, cells in self.grid.rows
-            if isinstance(cells[col], str) and SUMMARIES & {*words(cells[col])}
+            if isinstance(cells[col], str) and roles.SUMMARIES & {*words(cells[col])}
         }
         return positions if len(positions) < len(self.grid.rows) else set()
 
@@ -215,7 +194,7 @@ class _Reader(Layout):
             return None
         try:
             role = "n" if col == self.n else "error"
-            return number(row[col], self.mark, decimals=role in self.scale)
+            return parsing.number(row[col], self.mark, decimals=role in self.scale)
         except CellError as error:
             # Texts among numbers may be left out; 2S6 and 1O are numbers with a typing error.
             texts = [str(c) for c in self.filled[col] if not begins_as_number(c)]
@@ -237,7 +216,7 @@ class _Reader(Layout):
             raise self.wrong(position, self.n, "N is missing; write it")
         try:
             model, metric, seed = (
-                "/".join([label(head, cells[col]) for col, head in places])
+                "/".join([parsing.label(head, cells[col]) for col, head in places])
                 for places in self.labels
             )
         except KoriskError as error:
@@ -261,8 +240,7 @@ class _Reader(Layout):
         """The measurements of a row; a mean with a deviation becomes one for each seed."""
         factors = {"n": 1.0, "error": 1.0, **self.scale}
         for column in self.values:
-            value = self.number(row.position, row.cells, column.place)
-            if value is None:
+            if (value := self.number(row.position, row.cells, column.place)) is None:
                 continue
             spread = column.deviation
             deviation = None if spread is None else self.number(row.position, row.cells, spread)
@@ -296,7 +274,7 @@ class _Reader(Layout):
             if len(signs) > 1:
                 problem = f"{self.source.column} {shown(head)}: some values have percent signs"
                 raise self.source.error(f"{problem}; write all with or without")
-            if signs == {True} or in_percent(head) or in_percent(column.metric):
+            if signs == {True} or roles.in_percent(head) or roles.in_percent(column.metric):
                 percent.add(head)
         return percent
 
@@ -326,7 +304,7 @@ class _Reader(Layout):
             of_split = {*present} <= {*SPLITS}
             order = filter({*present}.__contains__, SPLITS) if of_split else dict.fromkeys(present)
             texts = [spelled[cell] for cell in order]  # of splits, test data first
-            picked = texts if len(texts) <= MOST_ANSWERS else texts[-1:]
+            picked = texts if len(texts) <= roles.MOST_ANSWERS else texts[-1:]
             single = [("filter", {name: text}, "for that alone") for text in picked]
             model = self.columns("model", [col], "if it tells models apart")
             seed = self.columns("seed", [col], "if it numbers repetitions")
@@ -339,7 +317,7 @@ class _Reader(Layout):
                 answers = [*seed, *model, *single, unused]
             else:
                 answers = [*model, *single, *seed, *last, unused]
-            names = in_short(map(shown, texts), MOST_ANSWERS)
+            names = in_short(map(shown, texts), roles.MOST_ANSWERS)
             raise self.ask(f"{shown(name)} has {names} in one curve", *answers)
 
 
@@ -358,8 +336,7 @@ def _verified(grid: Grid) -> Grid:
     from korisk.store.cells import row_digests  # `import korisk` needs no store
 
     digests = row_digests(header, [row for _, row in rows])
-    wrong = [rows[k][0] for k, digest in enumerate(digests) if digest != stored[k]]
-    if wrong:
+    if wrong := [rows[k][0] for k, digest in enumerate(digests) if digest != stored[k]]:
         rows_changed = in_short(map(grid.source.at, wrong))
         which = "the header or the number of rows" if len(wrong) == len(rows) else rows_changed
         remedy = f"remove the {grid.source.column} {DIGEST!r} if you changed them on purpose"

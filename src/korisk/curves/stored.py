@@ -192,8 +192,7 @@ def stored_curves(
 
     with Store.read(store_path(path)) as store:
         rows, failed = list(store.rows()), len(store.failures())
-    groups = by_point(rows)
-    if not groups:
+    if not (groups := by_point(rows)):
         raise KoriskError(f"{path}: no cell is finished yet; run the study first")
     if point is None and len(groups) > 1:
         listed = ", ".join(map(shown, groups))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, Literal, NamedTuple, cast, overload
+from typing import Any, Literal, NamedTuple, cast, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ Patients = str | PathLike[str] | Callable[[str], object] | Mapping[str, object]
 RULES = ("auto", "folder", "file", "image")
 Indices = NDArray[np.int64]
 Order = Literal["mixed", "patients"]
-ORDERS: tuple[Order, ...] = ("mixed", "patients")
 _LARGEST_TABLE = 64_000_000  # bytes
 _SHARE = 10  # a pool is drawn from a tenth of the patients, unless they have too few images
 _BLANK = 0.05  # standard deviation of a blank image, relative to that of a typical one
@@ -471,7 +470,7 @@ def split_patients(
     """
     counts = {"test": test, "validation": validation, "train": train}
     _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
-    _checks.one_of("order", order, ORDERS)
+    _checks.one_of("order", order, get_args(Order))
     for pool, size in counts.items():
         if size is not None or pool != "train":
             _checks.count(pool, size, at_least=0, at_most=2**31, remedy="count the pool's images")

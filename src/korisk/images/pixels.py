@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 PixelUnit = Literal["HU", "1/mm", "1/cm", "1/m", "plain"]
-PIXEL_UNITS: tuple[PixelUnit, ...] = ("HU", "1/mm", "1/cm", "1/m", "plain")
 MU_WATER = 0.0192  # 1/mm, at 70 keV
 _PER_MM = {"1/mm": 1.0, "1/cm": 0.1, "1/m": 0.001}
 Resample = Literal["area", "spline"]
-RESAMPLE: tuple[Resample, ...] = ("area", "spline")
 Crop = Literal["square", "pad", "none"]
-CROP: tuple[Crop, ...] = ("square", "pad", "none")
 _UNIT, _SCALE = Argument("unit", ...), Argument("scale", ...)  # for messages
 _LARGEST_SIDE = 65536
 _LARGEST = float(np.finfo(np.float32).max)  # 3.4e38
@@ -61,13 +58,13 @@ class Conversion:
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        _checks.one_of("resample", self.resample, RESAMPLE)
-        _checks.one_of("crop", self.crop, CROP)
+        _checks.one_of("resample", self.resample, get_args(Resample))
+        _checks.one_of("crop", self.crop, get_args(Crop))
         if self.side is not None:
             remedy, most = "count its pixels", _LARGEST_SIDE
             self.side = _checks.count("side", self.side, remedy, at_least=2, at_most=most)
         if self.unit is not None:
-            _checks.one_of("unit", self.unit, PIXEL_UNITS)
+            _checks.one_of("unit", self.unit, get_args(PixelUnit))
         self.mu_water = _checks.real("mu_water", self.mu_water, "0.0192 is water in 1/mm", above=0)
         if self.scale is not None:
             self.scale = _checks.real("scale", self.scale, "give the value that becomes 1", above=0)

@@ -192,8 +192,7 @@ def _gains(
 
     Its mean is |J_l|_F^2 / entries, which is E|J v|^2 / |v|^2 over directions v of layer l.
     """
-    parts = learned_parts(module)
-    if not parts:
+    if not (parts := learned_parts(module)):
         why = "nothing in the module is learned"
         raise KoriskError(f"{why}; unfreeze parameters, or mark parts with kr.mark_learned")
     rows = []
@@ -214,10 +213,8 @@ def _gains(
         total = torch.zeros(len(batch), len(outputs), dtype=torch.float64)
         for probe in range(probes):
             noise = torch.randn(result.shape, generator=draws, dtype=torch.float64).to(result)
-            again = probe < probes - 1
-            gradients = torch.autograd.grad(
-                result, outputs, noise, retain_graph=again, allow_unused=True
-            )
+            again = {"retain_graph": probe < probes - 1, "allow_unused": True}
+            gradients = torch.autograd.grad(result, outputs, noise, **again)
             for place, gradient in enumerate(gradients):
                 if gradient is not None:
                     squares = gradient.detach().double().flatten(1).square()

@@ -137,8 +137,7 @@ def _convolution(
     """A convolution of 3 x 3 that keeps the size of ReLUs' outputs, times the gain."""
     convolution = nn.Conv2d(inputs, outputs, 3, padding=1, dtype=torch.float32)
     with torch.no_grad():
-        drawn = torch.randn(convolution.weight.shape, generator=generator, dtype=torch.float32)
-        convolution.weight.copy_(drawn * (gain * math.sqrt(2 / (9 * inputs))))
+        convolution.weight.normal_(generator=generator).mul_(gain * math.sqrt(2 / (9 * inputs)))
         cast(Tensor, convolution.bias).zero_()
     return convolution
 
@@ -301,8 +300,7 @@ class DenseUNet(nn.Module):
         draws = generator or torch.Generator().manual_seed(0)
         self.dense = nn.Linear(inputs, outputs, dtype=torch.float32)
         with torch.no_grad():
-            drawn = torch.randn(outputs, inputs, generator=draws, dtype=torch.float32)
-            self.dense.weight.copy_(drawn)
+            self.dense.weight.normal_(generator=draws)
             self.dense.bias.zero_()
         self.net = UNet(self._channels.count, levels, width=width, generator=draws)
         check_halved(self._channels.sides, levels)

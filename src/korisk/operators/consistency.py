@@ -69,8 +69,7 @@ class DataConsistency(nn.Module):
         super().__init__()
         require_operator(operator)
         remedy = "start from 1e-3 ||A||^2; small values trust the data more"
-        tiny = torch.finfo(torch.float32).tiny
-        number = _checks.real("mu", mu, at_least=tiny, remedy=remedy)
+        number = _checks.real("mu", mu, at_least=torch.finfo(torch.float32).tiny, remedy=remedy)
         self.operator, self._solver, self._mu = operator, solver, number
         self.log_mu: nn.Parameter | None = None
         # A^T A diagonal in a known basis: (A^T A + mu)^-1 is a division there.
@@ -115,8 +114,7 @@ class DataConsistency(nn.Module):
         if not jit_tracing() and image.shape != y.shape:  # nothing is spread over a batch
             got = f"{shape_text(z.shape)} and {shape_text(y.shape)}"
             raise invalid("z and y", "have the same batch", z, "use torch.Tensor.expand", got=got)
-        squares = self._squares()
-        if squares is not None:
+        if (squares := self._squares()) is not None:
             assert isinstance(operator, Spectral)
             # x = z + (A^T A + mu)^-1 A^T (y - A z)
             mu = self._mu if self.log_mu is None else self.log_mu.exp()

@@ -40,11 +40,8 @@ class Exported(Cached, ABC):
         columns = np.asarray(x)
         source, target = self._ends(adjoint)
         if np.iscomplexobj(columns):
-            real, imaginary = (
-                self._times_array(component, adjoint=adjoint)
-                for component in (columns.real, columns.imag)
-            )
-            return real + 1j * imaginary
+            times = partial(self._times_array, adjoint=adjoint)
+            return times(columns.real) + 1j * times(columns.imag)
         # NumPy's other types, such as integers, are computed in double precision.
         wide = columns.dtype if columns.dtype == np.float32 else np.float64
         # Columns (n, k) as a batch (k, *source).

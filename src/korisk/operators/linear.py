@@ -358,8 +358,7 @@ class LinearOperator(Exported, ABC):
         if certain:
             bracket = norms.nonnegative_norm(gram, start, width=width)
         else:
-            most = self.most_norm / size
-            bracket = norms.random_start_norm(gram, start, width=width, most=most)
+            bracket = norms.random_start_norm(gram, start, width=width, most=self.most_norm / size)
         return scaled_bracket(bracket, size), steps
 
     def _gross_norm(self, upper: float | None = None) -> float:

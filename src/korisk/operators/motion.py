@@ -79,8 +79,7 @@ class Warp(LinearOperator):
             rule = f"be (poses, 3), (poses, 6) or (poses, axes, axes + 1) for {shape_text(lengths)}"
             remedy = "a rigid pose in the plane is (angle, rows, columns)"
             raise invalid("poses", rule, poses, remedy, got=shape_text(values.shape))
-        range = (len(values), *lengths)
-        super().__init__(lengths, range, name="M", device=device, dtype=dtype)
+        super().__init__(lengths, (len(values), *lengths), name="M", device=device, dtype=dtype)
         self.axes, self.rigid = axes, rigid
         values = values.to(self.device, self.dtype)
         if trainable:
@@ -130,17 +129,15 @@ class Warp(LinearOperator):
         return places, weights
 
     def _taps(self) -> tuple[Tensor, Tensor]:
-        if self.poses.requires_grad:  # what is kept has no graph
-            return self._neighbours()
-        places, weights = self._once("_neighbours")
-        return places, weights
+        trained = self.poses.requires_grad  # what is kept has no graph
+        taps: tuple[Tensor, Tensor] = self._neighbours() if trained else self._once("_neighbours")
+        return taps
 
     def _map(self, x: Tensor) -> Tensor:
         places, weights = self._taps()
         lead = x.shape[: x.ndim - len(self.domain)]
-        pixels = x.reshape(*lead, *self._flat)
         # (..., poses, pixels, neighbours, numbers of a pixel)
-        near = pixels.index_select(-2, places.flatten())
+        near = x.reshape(*lead, *self._flat).index_select(-2, places.flatten())
         near = near.reshape(*lead, *places.shape, -1) * weights[..., None]
         return near.sum(-2).reshape(*lead, *self.range)
 
@@ -166,8 +163,7 @@ def _rodrigues(square: Tensor) -> tuple[Tensor, Tensor]:
     for term in reversed(range(_TERMS)):
         sine = 1 / math.factorial(2 * term + 1) - square * sine
         cosine = 1 / math.factorial(2 * term + 2) - square * cosine
-    chord = 2 * (angle / 2).sin() / angle
-    far = angle.sin() / angle, chord.square() / 2
+    far = angle.sin() / angle, (2 * (angle / 2).sin() / angle).square() / 2
     return torch.where(near, sine, far[0]), torch.where(near, cosine, far[1])
 
 
@@ -228,19 +224,14 @@ class Moving(Combined):
         number = _checks.count("axis", counted, at_least=0, at_most=axes - 1, remedy=remedy)
         times = rest.range[number]
         # Shots that take turns see all poses in turn; otherwise poses follow one another.
-        order = [
-            time % count if rest.interleaved else time * count // times for time in range(times)
-        ]
-        numbers = order if states is None else states
+        order = [t % count if rest.interleaved else t * count // times for t in range(times)]
         remedy = f"number the pose of each of the {times} times, from 0 to {count - 1}"
-        values = [
-            _checks.count("states", state, at_least=0, at_most=count - 1, remedy=remedy)
-            for state in numbers
-        ]
+        checked = partial(_checks.count, "states", at_least=0, at_most=count - 1, remedy=remedy)
+        values = tuple(map(checked, order if states is None else states))
         rule = f"have {times} entries, the length of axis {number} of {shape_text(rest.range)}"
         _checks.require(len(values) == times, "states", rule, len(values), remedy)
         super().__init__([warp, rest], rest.domain, rest.range, f"{rest.name}(t)")
-        self.states, self.axis = tuple(values), number
+        self.states, self.axis = values, number
 
     @property
     def warp(self) -> Warp:

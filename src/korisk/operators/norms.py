@@ -69,10 +69,9 @@ def is_contradicted(upper: float, forward: Map, adjoint: Map, witness: Tensor) -
     vector = witness / witness.norm()
     for _ in range(_WITNESS_STEPS):
         image = forward(vector)
-        largest = size(image)  # so that squares neither over- nor underflow
-        if largest == 0:
+        if (largest := size(image)) == 0:
             return False
-        image = image / largest
+        image = image / largest  # so that squares neither over- nor underflow
         if largest * float(image.norm()) > upper:
             return True
         vector = adjoint(image)
@@ -186,8 +185,7 @@ def nonnegative_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket:
     is max(A^T A 1), never above max(A 1) max(A^T 1). A small positive floor under v keeps v > 0
     where entries decay.
     """
-    vector, lower, upper = start, 0.0, math.inf
-    steps = 0
+    vector, lower, upper, steps = start, 0.0, math.inf, 0
     while steps < _MOST_STEPS and upper > lower * (1 + width) ** 2:
         steps += 1
         image = gram(vector)

@@ -182,8 +182,7 @@ class PdeProblem(Problem):
         if self.equation != "burgers":
             return self.flow(viscosity, device, time)
         cells, time = tuple(fine * n for n in self.shape), self.time if time is None else time
-        limit = self.largest
-        solver = Burgers(cells, viscosity=viscosity, time=time, largest=limit, clip=True)
+        solver = Burgers(cells, viscosity=viscosity, time=time, largest=self.largest, clip=True)
         return solver.to(torch.get_default_device() if device is None else device)
 
     def networks(
@@ -210,9 +209,8 @@ class PdeProblem(Problem):
         """
         _checks.one_of("kind", kind, NETWORKS)
         location = torch.get_default_device() if device is None else device
-        solver = self.solver(self._assumed)
         # The penalty compares fields one solver step apart; a linear flow has no steps of its own.
-        step_share = 1 / getattr(solver, "steps", self.points)
+        step_share = 1 / getattr(self.solver(self._assumed), "steps", self.points)
 
         def build(seed: int) -> nn.Module:
             if kind == "soft-pinn":

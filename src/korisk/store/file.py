@@ -397,8 +397,7 @@ def sqlite_errors(path: Path) -> Iterator[None]:
         raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-        problem = _PROBLEMS.get(code) or _PROBLEMS.get(code & 0xFF)
-        if problem is None:
+        if (problem := _PROBLEMS.get(code) or _PROBLEMS.get(code & 0xFF)) is None:
             raise DamagedError(path, f"is damaged: {shown(str(error))}") from None
         raise KoriskError(f"{path}: {problem}") from None
 

@@ -27,24 +27,8 @@ from korisk._checks import natural
 from korisk._checks import path as checked_path
 from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, shown
-from korisk.store import file, repair
-from korisk.store.cells import (
-    CELL,
-    CONTENTS,
-    Packed,
-    Result,
-    Row,
-    Task,
-    cell_digest,
-    digest,
-    first_of,
-    from_json,
-    pack,
-    to_json,
-    unpack_array,
-    unpack_cell,
-    unpack_row,
-)
+from korisk.store import cells, file, repair
+from korisk.store.cells import CELL, CONTENTS, Packed, Result, Row, Task
 from korisk.store.file import STORE_NAME as STORE_NAME
 from korisk.store.file import store_path as store_path
 from korisk.store.file import store_to_write as store_to_write
@@ -174,10 +158,7 @@ class Store:
     """
 
     def __init__(
-        self,
-        path: Path,
-        connection: sqlite3.Connection,
-        lock: file.WriteLock | None = None,
+        self, path: Path, connection: sqlite3.Connection, lock: file.WriteLock | None = None
     ) -> None:
         self.path = path
         self._connection = connection
@@ -228,7 +209,7 @@ class Store:
         name = study.get("name")
         if not isinstance(name, str) or not name:
             raise KoriskError(f"a study must have a name, got {shown(name)}; give it one")
-        text, task_list = to_json("the study", study), list(tasks)
+        text, task_list = cells.to_json("the study", study), list(tasks)
         file_path = Path(path)
         file.check_path(file_path)
         with contextlib.ExitStack() as undo:
@@ -311,7 +292,7 @@ class Store:
     def study(self) -> JsonDict:
         """The latest description of the study: its name, and its file's other keys."""
         with file.reading(self.path):
-            return from_json(self._meta("study"))
+            return cells.from_json(self._meta("study"))
 
     @property
     def created(self) -> str:
@@ -327,7 +308,7 @@ class Store:
         with file.reading(self.path):
             query = "SELECT value, digest FROM meta NOT INDEXED WHERE name = ?"
             [(value, stored_digest)] = self._fetch(query, (name,))
-            if stored_digest != digest(name, value):
+            if stored_digest != cells.digest(name, value):
                 raise ValueError(f"{name} of the study was changed after it was written")
             return str(value)
 
@@ -417,7 +398,8 @@ class Store:
                 self._cells("done")  # raises if a damaged cell may have had this key
                 return {}
             [(number, *_)] = stored_cells
-            return {array[0]: unpack_array(*array) for _, *array in contents["arrays"][number]}
+            stored_arrays = contents["arrays"][number]
+            return {array[0]: cells.unpack_array(*array) for _, *array in stored_arrays}
 
     def failures(self) -> list[Failure]:
         """The failed cells.
@@ -446,14 +428,15 @@ class Store:
             orphaned = max(map(len, contents.values())) > len(stored_cells)
             if orphaned or digest_sum != file.total(cell[1] for cell in stored_cells):
                 raise file.DamagedError(self.path, "cells are missing")
-            cells = []
+            unpacked = []
             for number, _, *values in stored_cells:
                 columns = dict(zip(CELL, values, strict=True))
                 if columns["status"] == status:
-                    cell_rows = tuple(unpack_row(*row[1:]) for row in contents["rows"][number])
-                    cells.append((*unpack_cell(columns), cell_rows))
+                    stored_rows = contents["rows"][number]
+                    cell_rows = tuple(cells.unpack_row(*row[1:]) for row in stored_rows)
+                    unpacked.append((*cells.unpack_cell(columns), cell_rows))
 
-        return sorted(cells, key=lambda cell: (natural(cell[0].point), cell[0].seed))
+        return sorted(unpacked, key=lambda cell: (natural(cell[0].point), cell[0].seed))
 
     def _stored(
         self, content: str, which: str, *keys: str, scan: str = "NOT INDEXED"
@@ -474,11 +457,11 @@ class Store:
         damaged = []
         for number, stored_digest, *values in stored_cells:
             digests = ([row[0] for row in by_cell[number]] for by_cell in contents.values())
-            changed = any(row[0] != digest(*row[1:]) for row in contents[content][number])
-            if changed or stored_digest != cell_digest(values, *digests):
+            changed = any(row[0] != cells.digest(*row[1:]) for row in contents[content][number])
+            if changed or stored_digest != cells.cell_digest(values, *digests):
                 damaged.append(str(values[0]))
         if damaged:
-            keys_shown = first_of(damaged)
+            keys_shown = cells.first_of(damaged)
             raise file.DamagedError(self.path, f"not as written, and so damaged: {keys_shown}")
         return stored_cells, contents
 
@@ -524,7 +507,8 @@ class Store:
                 )
             reference, origin = references[task.point]
             if reference.spec_hash != task.spec_hash:
-                name, old, new = difference(reference.spec, json.loads(to_json("spec", task.spec)))
+                spec = json.loads(cells.to_json("spec", task.spec))
+                name, old, new = difference(reference.spec, spec)
                 problem = f"point {task.point!r}: {name} is {old} {origin} and {new} in this study"
                 raise KoriskError(f"{self.path}: {problem}; choose another path")
 
@@ -535,7 +519,7 @@ class Store:
         which = "key > ? AND key < ? AND point = ? AND status = 'done' LIMIT 1"
         with file.reading(self.path):
             for seed, spec in self._fetch(f"SELECT seed, spec FROM cells WHERE {which}", values):
-                return Task(point=point, seed=seed, spec=from_json(spec))
+                return Task(point=point, seed=seed, spec=cells.from_json(spec))
         return None
 
     # --- Writing ---------------------------------------------------------------------------------
@@ -558,7 +542,7 @@ class Store:
             If the result cannot be stored, the cell is finished already, or its spec differs from
             that of the point's other cells.
         """
-        packed = result if isinstance(result, Packed) else pack(result)
+        packed = result if isinstance(result, Packed) else cells.pack(result)
         with file.sqlite_errors(self.path), self._transaction():
             self._replace(task, "done", None, usage, packed)
 
@@ -596,7 +580,7 @@ class Store:
             file.delete(self._connection, number)
             digest_sum = file.total([digest_sum], without=old_digest)
         values = vars(usage) | {"key": task.key, "point": task.point, "seed": task.seed}
-        values |= {"spec": to_json("spec", task.spec), "spec_hash": task.spec_hash}
+        values |= {"spec": cells.to_json("spec", task.spec), "spec_hash": task.spec_hash}
         values |= {"status": status, "error": error, "detail": packed.detail, "digest": ""}
         values |= {name: json.dumps(values[name]) for name in ("machine", "versions")}
         number = self._connection.execute(
@@ -605,9 +589,8 @@ class Store:
         ).lastrowid
         assert number is not None
         for table, table_rows in (("rows", packed.rows), ("arrays", packed.arrays)):
-            signed_rows = [(number, *row, digest(*row)) for row in table_rows]
-            columns = ("cell", *CONTENTS[table], "digest")
-            file.insert(self._connection, table, columns, signed_rows)
+            signed_rows = [(number, *row, cells.digest(*row)) for row in table_rows]
+            file.insert(self._connection, table, ("cell", *CONTENTS[table], "digest"), signed_rows)
         signature = file.sign(self._connection, number)
         file.set_meta(self._connection, "cells", file.total([digest_sum, signature]))
 

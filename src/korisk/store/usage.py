@@ -39,8 +39,7 @@ class Meter:
         # On Linux this resets the peak, which then belongs to this cell alone (see proc(5)).
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
-        cuda = _cuda()
-        if cuda is not None:
+        if (cuda := _cuda()) is not None:
             for device in range(cuda.device_count()):
                 cuda.reset_peak_memory_stats(device)
         self._cpu = time.process_time()
@@ -116,6 +115,5 @@ def _line_of(path: str, start: str) -> str | None:
 
 def _cuda() -> Any:
     """Return `torch.cuda` if it is in use; import nothing, initialise no device."""
-    torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if cuda is not None and cuda.is_initialized() else None

@@ -71,8 +71,7 @@ def curve_from(
     if not points:
         return None, notes
     sizes, errors, seeds = zip(*points, strict=True)
-    curve = Curve.of_errors(sizes, errors, seeds, model, choice.metric, choice.unit)
-    return curve, notes
+    return Curve.of_errors(sizes, errors, seeds, model, choice.metric, choice.unit), notes
 
 
 # --- Tables --------------------------------------------------------------------------------------
@@ -193,8 +192,7 @@ def parquet_bytes(table: Table) -> bytes:
 
 def _rows(store: Store, point: str | None) -> list[FlatRow]:
     """Rows of a point, or of all points; unnamed metrics get the name that was used last."""
-    flat_rows = [flat for flat in store.rows() if not stored.is_longer(flat.task)]
-    if not flat_rows:
+    if not (flat_rows := [flat for flat in store.rows() if not stored.is_longer(flat.task)]):
         raise KoriskError(f"{store.path}: no cell is finished yet; run the study first")
     points, group = stored.by_point(flat_rows), stored.grouping(flat_rows)
     if point is not None and point not in points:

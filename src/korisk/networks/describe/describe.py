@@ -86,9 +86,7 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
             if len(example) == 1:
                 raise
             recording, notes = _run(module, example)
-        inside = _inside(notes)
-        graph = links(recording, inside)
-        if not graph:
+        if not (graph := links(recording, _inside(notes))):
             identity = Known(type(module).__name__, lipschitz=_IDENTITY)
             return Network([identity], name=name, largest_slope=1.0)
         layers, compositions, more = layers_of(module, recording, graph)
@@ -172,8 +170,7 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
         if not bool(torch.isfinite(output).all()):
             why = "the module returns NaN or infinity for the example"
             raise KoriskError(f"{why}; check its weights, or give another input")
-        last = recorder.step_of(output)
-        if last is None:
+        if (last := recorder.step_of(output)) is None:
             why = "the module's output does not depend on its input by any function of torch"
             remedy = "check the module, or mark it with kr.mark_known or kr.mark_learned"
             raise KoriskError(f"{why}; {remedy}")
@@ -215,8 +212,7 @@ def _inside(notes: list[str]) -> Inside:
     def bracket(step: Step, x: Tensor) -> NormBracket | None:
         module = step.module
         assert module is not None  # it is asked for modules alone
-        mark = mark_of(module)
-        if mark is not None and mark.lipschitz is not None:
+        if (mark := mark_of(module)) is not None and mark.lipschitz is not None:
             return resolve("lipschitz", mark.lipschitz)
         if isinstance(module, KnownOperatorNet | DenseNet) and is_plain(module):
             return own_bracket(module)

@@ -92,8 +92,7 @@ class Link:
     def bracket(self) -> NormBracket:
         """The Lipschitz constant of the whole, from below and above."""
         if len(self.core) == 1 and self.is_chain:
-            gain = self.gain(self.core[0])
-            if gain is not None and gain.bracket.upper < math.inf:
+            if (gain := self.gain(self.core[0])) is not None and gain.bracket.upper < math.inf:
                 return repeated(gain.bracket, self.core[0])
             how = SAMPLED if gain is None else gain.bracket.how
             return NormBracket(self._slope(), math.inf, how=how)
@@ -238,8 +237,7 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
             alone = all(users[previous.index] == 1 for previous in (starts[0], *link.steps[:-1]))
             if call is not None and call == _layer_call(before.steps) and alone:
                 del links_by_end[starts[0].index]
-                joined = (*before.steps, *link.steps)
-                link = Link(before.starts, joined, steps, inside, gains)
+                link = Link(before.starts, (*before.steps, *link.steps), steps, inside, gains)
         links_by_end[index] = link
     return list(links_by_end.values())
 

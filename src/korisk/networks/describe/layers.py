@@ -73,9 +73,8 @@ class _Draft:
             before = self.layers[-1].name if self.layers else INPUT
             # Constants in each input, where their contributions add up.
             if len(takes) > 1 and link.adds:
-                whose = layer.bracket.whose
                 brackets = {
-                    self.values[key]: replace(bracket, whose=whose)
+                    self.values[key]: replace(bracket, whose=layer.bracket.whose)
                     for key, bracket in link.constants.items()
                 }
                 layer = replace(layer, lipschitz=None, inputs=brackets)
@@ -183,8 +182,7 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     constant: Lipschitz = None  # by a mark, or the marked operator
     if alone is not None and not several:
         step = link.core[0]
-        constant = alone.lipschitz
-        if constant is None:
+        if (constant := alone.lipschitz) is None:
             constant = plain_operator(step.module)
         elif isinstance(constant, HasNorm):  # it states a constant, and is not the module's map
             constant = replace(resolve("lipschitz", constant), whose="stated")
@@ -313,8 +311,7 @@ def _link_label(link: Link, paths: dict[int, str]) -> str:
 
 def _step_label(step: Step) -> str:
     """Name of a step: that of its mark, operator, torch layer or function."""
-    mark = _step_mark(step)
-    if mark is not None and mark.name != UNNAMED:
+    if (mark := _step_mark(step)) is not None and mark.name != UNNAMED:
         return mark.name
     if isinstance(step.module, LinearOperator):
         return step.module.name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -105,11 +104,9 @@ def pulled_back(value: Tensor, point: Tensor, y: Tensor) -> Tensor:
 
     Not by torch.func, whose first use loads torch's compiler.
     """
-    image: Tensor | None = None
-    if value.requires_grad:  # otherwise it does not depend on `point`
-        images = torch.autograd.grad(value, point, y, retain_graph=True, allow_unused=True)
-        image = cast(Tensor | None, images[0])
-    return torch.zeros_like(point) if image is None else image
+    if not value.requires_grad:  # it does not depend on `point`
+        return torch.zeros_like(point)
+    return torch.autograd.grad(value, point, y, retain_graph=True, materialize_grads=True)[0]
 
 
 def function_norm(
@@ -133,8 +130,7 @@ def matrix_norm(matrix: Tensor) -> NormBracket:
     matrix = matrix.detach()
     if matrix.is_complex():  # the same map of real and imaginary parts
         real, imaginary = matrix.real, matrix.imag
-        rows = torch.cat([real, -imaginary], 1), torch.cat([imaginary, real], 1)
-        matrix = torch.cat(rows)
+        matrix = torch.cat([torch.cat([real, -imaginary], 1), torch.cat([imaginary, real], 1)])
     matrix = matrix.to(torch.float64)
     if min(matrix.shape) <= _LARGEST_DECOMPOSED:
         # The Gram matrix would square the condition, but the largest value is what is asked for.

@@ -60,10 +60,11 @@ def _soft_threshold(step: Step, steps: Sequence[Step]) -> Slopes | None:
         return None
     # sign(x) relu(|x| - t), in either order of the factors.
     for sign, rest in (step.args, step.args[::-1]):
-        turned, cut = steps[sign.step], _positive_part(steps[rest.step])
-        if turned.name not in ("sign", "sgn") or not isinstance(cut, Ref):
+        turned, cut = steps[sign.step], steps[rest.step]
+        positive = cut.name == "relu" or _clamped_from(cut) == 0
+        if turned.name not in ("sign", "sgn") or not (positive and isinstance(cut.args[0], Ref)):
             continue
-        shifted = steps[cut.step]
+        shifted = steps[cut.args[0].step]
         if shifted.name not in _MINUS or len(shifted.args) != 2 or shifted.kwargs:
             continue
         size, threshold = shifted.args
@@ -72,10 +73,8 @@ def _soft_threshold(step: Step, steps: Sequence[Step]) -> Slopes | None:
         base = turned.args[0]
         if not isinstance(base, Ref) or steps[size.step].args[0] != base:
             continue
-        if step.value.shape != steps[base.step].value.shape:
-            continue
-        lowest = _lowest(threshold)
-        if lowest is not None and lowest >= 0:
+        lowest, spread = _lowest(threshold), step.value.shape != steps[base.step].value.shape
+        if lowest is not None and lowest >= 0 and not spread:
             return base.step, 0.0, 1.0
     return None
 
@@ -83,13 +82,6 @@ def _soft_threshold(step: Step, steps: Sequence[Step]) -> Slopes | None:
 def _takes_two_values(step: Step) -> bool:
     """Whether both arguments of a step are values of the run, not constants."""
     return len(step.args) == 2 and all(isinstance(argument, Ref) for argument in step.args)
-
-
-def _positive_part(step: Step) -> object:
-    """The argument of a step that takes the positive part."""
-    if step.name == "relu":
-        return step.args[0]
-    return step.args[0] if _clamped_from(step) == 0.0 else None
 
 
 def _clamped_from(step: Step) -> float | None:
@@ -167,9 +159,8 @@ def _lowest(value: object) -> float | None:
 
 
 def _one_number(value: object) -> float | None:
-    if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
-        return float(value)
-    return float(value) if is_number(value) else None
+    several = isinstance(value, Tensor) and value.numel() != 1
+    return None if several else _lowest(value)
 
 
 def _two_lines(step: Step, steps: Sequence[Step]) -> Slopes | None:

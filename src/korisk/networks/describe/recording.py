@@ -215,8 +215,7 @@ class CannotFollow(BaseException):
 
     def __init__(self, frame: Frame, why: str) -> None:
         super().__init__(why)
-        self.frame = frame
-        self.why = why
+        self.frame, self.why = frame, why
 
 
 class Recorder(TorchFunctionMode):
@@ -246,15 +245,13 @@ class Recorder(TorchFunctionMode):
         leaf = example.detach().clone().requires_grad_()
         start = leaf.clone()  # no leaf, so that the module may write into it
         self._origin = start.grad_fn
-        value = start.detach().clone()
-        self.steps.append(Step(0, "input", lambda x: x, (), {}, (), value, ()))
+        self.steps.append(Step(0, "input", lambda x: x, (), {}, (), start.detach().clone(), ()))
         self._tracked[id(start)] = (start, start._version, 0)
         return start
 
     def step_of(self, value: Tensor) -> int | None:
         """The step that made a tensor; None if it came from elsewhere."""
-        tracked = self._tracked.get(id(value))
-        if tracked is None:
+        if (tracked := self._tracked.get(id(value))) is None:
             self._trained_in(value)
             return None
         if value._version != tracked[1]:
@@ -327,8 +324,7 @@ class Recorder(TorchFunctionMode):
         module = uncompiled(module)
         self._calls += 1
         path = self._paths.get(id(module), type(module).__name__)
-        inference = torch.is_inference_mode_enabled()
-        self.frames.append(Frame(module, path, self._calls, inference))
+        self.frames.append(Frame(module, path, self._calls, torch.is_inference_mode_enabled()))
         try:
             if not self.is_opaque(module):
                 result = original(module, *args, **kwargs)
@@ -431,14 +427,12 @@ class Recorder(TorchFunctionMode):
         ahead: list[Any] = [tensor.grad_fn]
         visited: set[object] = set()
         while ahead:
-            node = ahead.pop()
-            if node is None or node in visited:
+            if (node := ahead.pop()) is None or node in visited:
                 continue
             visited.add(node)
             if node is self._origin:
                 self._give_up("a tensor comes from a function that torch does not report")
-            leaf = getattr(node, "variable", None)
-            if leaf is not None:
+            if (leaf := getattr(node, "variable", None)) is not None:
                 leaves.append(leaf)
             ahead.extend(node for node, _ in node.next_functions)
         return leaves

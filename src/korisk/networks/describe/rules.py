@@ -216,15 +216,13 @@ def threshold(step: Step, x: Tensor) -> NormBracket:
         edge, below = option(step, 1, "threshold", 0.0), option(step, 2, "value", 0.0)
     if edge == below:
         return unit_bracket(f"largest slope of a continuous {step.name}")
-    how = f"a discontinuous {step.name} has no Lipschitz constant"
-    return NormBracket(1.0, math.inf, how=how)
+    return NormBracket(1.0, math.inf, how=f"a discontinuous {step.name} has no Lipschitz constant")
 
 
 @_rule("softmax", "softmin", "log_softmax")
 def softmax(step: Step, x: Tensor) -> NormBracket:
     """See docs/reference/describe.md for the derivations."""
-    dim = option(step, 1, "dim", None)
-    if dim is None:
+    if (dim := option(step, 1, "dim", None)) is None:
         dim = 0 if x.ndim in (0, 1, 3) else 1  # as torch chooses, with a warning
     length = x.shape[dim] if x.ndim else 1
     if length == 1:
@@ -327,21 +325,13 @@ def normalize(step: Step, x: Tensor) -> NormBracket | None:
 @_rule(*_POOLS)
 def max_pool(step: Step, x: Tensor) -> NormBracket:
     """Maxima of windows: an entry that is the largest of all shows in each window it is in."""
-    kernel, stride = option(step, 1, "kernel_size", 1), option(step, 2, "stride", None)
-    padding, dilation = option(step, 3, "padding", 0), option(step, 4, "dilation", 1)
-    most = _most_windows(step, x, kernel, stride, padding, dilation)
-    if most == 1:
-        return unit_bracket("maxima of windows that do not overlap")
-    return exactly(most**0.5, "maxima: root of the most windows that an entry is in")
-
-
-def _most_windows(
-    step: Step, x: Tensor, kernel: Axes, stride: Axes | None, padding: Axes, dilation: Axes
-) -> int:
-    """In how many windows of a pooling an entry is at most."""
     dims = int(step.name.split("pool")[1][0])
     by_axis = partial(_each_axis, dims=dims)
-    most = 1
+    kernel, stride = option(step, 1, "kernel_size", 1), option(step, 2, "stride", None)
+    apart = by_axis(kernel if stride is None or stride in ([], ()) else stride)
+    padding = by_axis(option(step, 3, "padding", 0))
+    spaced = by_axis(option(step, 4, "dilation", 1))
+    most = 1  # windows that an entry is in
     sides = zip(x.shape[-dims:], step.value.shape[-dims:], strict=True)
     for axis, (length, count) in enumerate(sides):
         if step.name.startswith("adaptive"):
@@ -349,15 +339,15 @@ def _most_windows(
                 range(w * length // count, -(-(w + 1) * length // count)) for w in range(count)
             ]
         else:
-            apart = by_axis(kernel if stride is None or stride in ([], ()) else stride)[axis]
-            starts = (w * apart - by_axis(padding)[axis] for w in range(count))
-            spaced = by_axis(dilation)[axis]
-            reach = by_axis(kernel)[axis] * spaced
-            windows = [range(start, start + reach, spaced) for start in starts]
+            starts = (w * apart[axis] - padding[axis] for w in range(count))
+            reach = by_axis(kernel)[axis] * spaced[axis]
+            windows = [range(start, start + reach, spaced[axis]) for start in starts]
         counts = Counter(place for window in windows for place in window if 0 <= place < length)
         # Windows are products of intervals: their counts along the axes multiply.
         most *= max(counts.values(), default=1)
-    return most
+    if most == 1:
+        return unit_bracket("maxima of windows that do not overlap")
+    return exactly(most**0.5, "maxima: root of the most windows that an entry is in")
 
 
 @_rule(*_TRANSFORMS)
@@ -368,8 +358,7 @@ def fourier(step: Step, x: Tensor) -> NormBracket | None:
     """
     inverse, halved = step.name.startswith("i"), "rfft" in step.name
     sizes = option(step, 1, "s" if step.name[-1] in "2n" else "n", None)
-    dims = option(step, 2, "dim", None)
-    if dims is None:
+    if (dims := option(step, 2, "dim", None)) is None:
         last = len(sizes) if isinstance(sizes, list | tuple) else x.ndim
         dims = {"2": (-2, -1), "n": tuple(range(-last, 0))}.get(step.name[-1], -1)
     axes = list(dims) if isinstance(dims, list | tuple) else [dims]
@@ -515,9 +504,8 @@ def slopes(step: Step, upper: float) -> tuple[float, float] | None:
     if step.name == "mish":
         return MISH_LOWEST, upper
     if step.name in ("leaky_relu", "prelu", "elu"):
-        below = option(step, 1, *_BELOW[step.name])
         # Between the slope below 0, of the steepest channel, and 1 above.
-        values = _as_constant(below).double()
+        values = _as_constant(option(step, 1, *_BELOW[step.name])).double()
         lowest = 0.0 if step.name == "elu" else 1.0  # elu's slope falls to 0
         return min(lowest, float(values.min())), upper
     return None
@@ -526,8 +514,7 @@ def slopes(step: Step, upper: float) -> tuple[float, float] | None:
 def is_maximum(step: Step) -> bool:
     """Whether a step is the maximum or minimum of two values, entry by entry."""
     places = len(step.args) == 2 and all(isinstance(argument, Ref) for argument in step.args)
-    real = not step.value.is_complex()
-    return step.name in _MAXIMA and places and not step.kwargs and real
+    return step.name in _MAXIMA and places and not (step.kwargs or step.value.is_complex())
 
 
 def adds(step: Step) -> bool:

@@ -172,16 +172,14 @@ def _bends(link: _Link) -> tuple[list[_Bend] | None, dict[int, int]]:
         if step.index not in asked_for:
             levels[step.index] = level
             continue
-        line = patterns.pieces(step, link.all_steps)
-        if line is not None and line[0] in levels:
+        if (line := patterns.pieces(step, link.all_steps)) is not None and line[0] in levels:
             level += 1
             bends.append(_between(step, level, line[0], *line[1:]))
         elif not (step.value.is_floating_point() or step.value.is_complex()):
             return None, levels
         elif not link.is_linear(step):
             level += 1
-            bend = _bend(link, step, level)
-            if bend is None:
+            if (bend := _bend(link, step, level)) is None:
                 return None, levels
             bends.append(bend)
         levels[step.index] = level
@@ -200,8 +198,7 @@ def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
             return lambda values: (values[first] + sign * values[second]) / 2
 
         return _Bend(step, level, joined(1), joined(-1))
-    gain = link.gain(step)
-    if gain is None or not math.isfinite(gain.bracket.upper):
+    if (gain := link.gain(step)) is None or not math.isfinite(gain.bracket.upper):
         return None
     # Without bounds on slopes the centre is 0: |q| <= upper |p|.
     upper, parents = gain.bracket.upper, step.parents
@@ -249,16 +246,6 @@ class _Search:
     depth: int
     _draws: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
     _trials: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
-
-    @property
-    def sharp(self) -> float:
-        """Of the smoothed maximum; float32 is for large networks."""
-        return _SHARP_IF_LARGE if self.linear_map.dtype == torch.float32 else _SHARP
-
-    @property
-    def rounding(self) -> float:
-        """Relative length below which a vector counts as zero in the map's precision."""
-        return math.pow(torch.finfo(self.linear_map.dtype).eps, 0.6)
 
     def spread(
         self, scales: FloatArray, size: float, dtype: torch.dtype | None = None
@@ -354,7 +341,9 @@ class _Search:
             back = self.linear_map._map_adjoint(outer * images[count - 1]) / inner
             for _ in range(2):
                 back = back - (basis[:count] @ back) @ basis[:count]
-            if float(back.norm()) <= self.rounding * float(images[count - 1].norm()):
+            # Relative length below which a vector counts as zero in the map's precision.
+            rounding = math.pow(torch.finfo(self.linear_map.dtype).eps, 0.6)
+            if float(back.norm()) <= rounding * float(images[count - 1].norm()):
                 break
             basis[count] = back / back.norm()
         image = images[:count]
@@ -388,7 +377,9 @@ class _Search:
         origin = np.append(np.zeros(len(tied)), math.log(size))
         signs = np.append(np.ones(len(tied)), -1.0)
 
-        sharp, soft = self.sharp, 2 / self.sharp
+        # Of the smoothed maximum; float32 is for large networks.
+        sharp = _SHARP_IF_LARGE if self.linear_map.dtype == torch.float32 else _SHARP
+        soft = 2 / sharp
 
         def model(point: FloatArray) -> tuple[float, FloatArray]:
             # A line search may try scales beyond all numbers.

@@ -160,8 +160,7 @@ class ConeBeam(Scan):
 
         pixel = length("pixel_spacing", 1.0)
         length("slice_spacing", pixel)
-        width = max(self.image_shape[1:]) * pixel
-        source = _SOURCE_TO_CENTER * width
+        source = _SOURCE_TO_CENTER * (max(self.image_shape[1:]) * pixel)
         distance: Any = self.source_to_detector
         if isinstance(distance, int | float) and not isinstance(distance, bool):
             source = distance / _MAGNIFICATION

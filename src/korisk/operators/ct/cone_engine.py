@@ -89,11 +89,11 @@ class Factored(Engine):
     def apply(self, x: Tensor, project: bool) -> Tensor:
         """(batch, voxels) -> (batch, views * bins), or from there back to voxels."""
         cone = self.cone
-        shapes = cone.sinogram_shape, cone.image_shape
+        shapes = cone.geometry.sinogram_shape, cone.geometry.image_shape
         result = np.empty((len(x), *shapes[not project]), dtype=self.real)
         arrays = x.numpy().reshape(-1, *shapes[project])
         run = self._project if project else self._backproject
-        step = max(1, _COPIES // (self.quarters * math.prod(cone.image_shape)))
+        step = max(1, _COPIES // (self.quarters * math.prod(shapes[1])))
         for first in range(0, len(x), step):
             result[first : first + step] = run(arrays[first : first + step])
         return torch.from_numpy(result.reshape(len(x), -1))
@@ -257,5 +257,4 @@ class Factored(Engine):
 
 def _padded(lines: Array) -> Array:
     """Lines with `BEFORE` zeros before and the rest of `AROUND` after them."""
-    pads = [(0, 0)] * (lines.ndim - 1) + [(BEFORE, AROUND - BEFORE)]
-    return np.pad(lines, pads)
+    return np.pad(lines, [(0, 0)] * (lines.ndim - 1) + [(BEFORE, AROUND - BEFORE)])

@@ -114,7 +114,7 @@ class ConeJoseph(ConeStencil):
     @property
     def taps_per_view(self) -> int:
         """How many entries `taps` lists for a view, zeros included."""
-        return self.bins * 4 * max(self.image_shape[1:])
+        return self.bins * 4 * max(self.geometry.image_shape[1:])
 
     def factors(self, view: int) -> Factors:
         """The factors of one view: points are the steps of a column's rays, (columns, steps)."""
@@ -146,7 +146,7 @@ class ConePixelDriven(ConeStencil):
     @property
     def taps_per_view(self) -> int:
         """How many entries `taps` lists for a view, zeros included."""
-        return 4 * math.prod(self.image_shape)
+        return 4 * math.prod(self.geometry.image_shape)
 
     def factors(self, view: int) -> Factors:
         """The factors of one view: one point for each pixel of a slice, (pixels, 1)."""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 EngineName = Literal["auto", "matrix", "on_the_fly"]
 Made = TypeVar("Made")
-ENGINES: tuple[EngineName, ...] = ("auto", "matrix", "on_the_fly")
 
 _FEW = 4  # images up to which the folded matrix is quicker
 _SMALL = 3e6  # entries up to which one image by the whole matrix is quicker
@@ -116,7 +115,7 @@ def sparse_matrix(
     from scipy.sparse import coo_array, csr_array, vstack
 
     bins = stencil.bins
-    pixels = math.prod(stencil.image_shape)
+    pixels = math.prod(stencil.geometry.image_shape)
     # 32-bit indices: a matrix has fewer than 2^31 entries.
     renumber = np.arange(pixels, dtype=np.int32) if column is None else column
     real = np.float32 if dtype == torch.float32 else np.float64
@@ -153,7 +152,7 @@ class CpuMatrix(Engine):
 
     def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(stencil, device, dtype)
-        *rows, columns = stencil.image_shape
+        *rows, columns = stencil.geometry.image_shape
         self.pixels = _Numbering((math.prod(rows), columns), _PIXEL_TILE)
         self.rays = _Numbering((stencil.geometry.views_count, stencil.bins), _RAY_TILE)
         self._folds = folds(stencil)
@@ -165,9 +164,8 @@ class CpuMatrix(Engine):
         return _made_apart(self._ordered)
 
     def _ordered(self) -> tuple[_Rows, _Rows]:
-        natural = sparse_matrix(
-            self.stencil, self.dtype, self.pixels.place.numpy().astype(np.int32)
-        )
+        column = self.pixels.place.numpy().astype(np.int32)
+        natural = sparse_matrix(self.stencil, self.dtype, column)
         # Rays and pixels tile by tile, so that neighbouring rows read neighbouring columns.
         matrix = type(natural)(natural[self.rays.order.numpy()])
         return _Rows(matrix), _Rows(matrix.T.tocsr())
@@ -206,17 +204,14 @@ class _Numbering:
 
     def __init__(self, shape: tuple[int, int], tile: tuple[int, int]) -> None:
         rows, columns = np.divmod(np.arange(math.prod(shape)), shape[1])
-        keys = columns, rows, columns // tile[1], rows // tile[0]
-        order = np.lexsort(keys)
+        order = np.lexsort((columns, rows, columns // tile[1], rows // tile[0]))
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         self.order, self.place = torch.from_numpy(order), torch.from_numpy(place)
         self.count = len(order)
-        divisible = shape[0] % tile[0] == 0 and shape[1] % tile[1] == 0
         # Where tiles fill the grid, renumbering is a permutation of axes, twice as quick.
-        self.split = (
-            (shape[0] // tile[0], tile[0], shape[1] // tile[1], tile[1]) if divisible else None
-        )
+        (down, below), (right, beside) = map(divmod, shape, tile)
+        self.split = None if below or beside else (down, tile[0], right, tile[1])
 
     def columns(self, x: Tensor) -> Tensor:
         """(batch, count) in natural order as (count, batch) in this one."""
@@ -321,9 +316,8 @@ def in_threads(calls: Sequence[Callable[[], None]], threads: int) -> None:
 
 
 def _as_torch(matrix: csr_array, device: torch.device | str = "cpu") -> Tensor:
-    starts, indices, values = (
-        torch.from_numpy(array).to(device) for array in (matrix.indptr, matrix.indices, matrix.data)
-    )
+    arrays = matrix.indptr, matrix.indices, matrix.data
+    starts, indices, values = (torch.from_numpy(array).to(device) for array in arrays)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
@@ -333,17 +327,12 @@ def _as_torch(matrix: csr_array, device: torch.device | str = "cpu") -> Tensor:
 def folds(stencil: AnyStencil) -> bool:
     """Whether four views at a time are one view of the image, mirrored and transposed."""
     geometry = stencil.geometry
-    rows, columns = geometry.image_shape[-2:]
-    return (
-        isinstance(stencil, Joseph)
-        and isinstance(geometry, ParallelBeam)
-        and not geometry.angles
-        and geometry.start == 0
-        and geometry.arc in {None, math.pi}
-        and geometry.detector_offset == 0
-        and geometry.views_count % 2 == 0
-        and rows == columns
-    )
+    if not (isinstance(stencil, Joseph) and isinstance(geometry, ParallelBeam)):
+        return False
+    rows, columns = geometry.image_shape
+    centred = rows == columns and geometry.start == 0 and geometry.detector_offset == 0
+    half_turn = not geometry.angles and geometry.arc in {None, math.pi}
+    return centred and half_turn and geometry.views_count % 2 == 0
 
 
 class FoldedMatrix(Engine):
@@ -373,9 +362,8 @@ class FoldedMatrix(Engine):
         half = self.views // 2
         targets = [v, self.views - v[1:], half - below, half + below[1:]]
         self.copy = torch.from_numpy(np.repeat(np.arange(4), list(map(len, sources))))
-        self.source, self.target = (
-            torch.from_numpy(np.concatenate(views)) for views in (sources, targets)
-        )
+        self.source = torch.from_numpy(np.concatenate(sources))
+        self.target = torch.from_numpy(np.concatenate(targets))
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
         """(batch, pixels) -> (batch, views * bins), or from there back to pixels."""
@@ -424,7 +412,7 @@ class OnTheFly(Engine):
         """(batch, pixels) -> (batch, views * bins), or from there back to pixels."""
         shape = self.stencil.geometry.views_count, self.stencil.bins
         sinograms = x.new_zeros(len(x), *shape) if project else x
-        images = x if project else x.new_zeros(len(x), math.prod(self.stencil.image_shape))
+        images = x if project else x.new_zeros(len(x), math.prod(self.stencil.geometry.image_shape))
         sinograms = sinograms.view(-1, *shape)
         by_rays = self.stencil.listed == "rays"
         for views, elements, taps in self.chunks():
@@ -444,7 +432,8 @@ class OnTheFly(Engine):
 
     def chunks(self) -> Iterator[tuple[slice, slice, Taps]]:
         """Views, elements of them, and their taps, a piece at a time."""
-        listed = self.stencil.listed_count
+        pixels = math.prod(self.stencil.geometry.image_shape)
+        listed = self.stencil.bins if self.stencil.listed == "rays" else pixels
         # As many rays or pixels of a view as taps fit into a chunk.
         step = max(1, listed * _CHUNK // max(self.stencil.taps_per_view, _CHUNK))
         for views in view_chunks(self.stencil):

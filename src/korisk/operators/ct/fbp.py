@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from korisk.operators.linear import Composed, LinearOperator
 from korisk.operators.types import Device, Dtype
 
 Backprojection = Literal["auto", "adjoint", "pixel"]
-BACKPROJECTIONS: tuple[Backprojection, ...] = ("auto", "adjoint", "pixel")
 _SCANS = {128: (60, 128), 256: (90, 256), 512: (180, 512)}  # as released; side: views, bins
 _SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR = 1000.0, 1500.0  # mm, as released
 _NARROW = 0.9  # pixels: of narrower bins the adjoint passes on less noise, see `fbp`
@@ -92,7 +91,7 @@ def fbp(
     (torch.Size([32, 32]), 1.0)
     """
     require_geometry(geometry)
-    _checks.one_of("backprojection", backprojection, BACKPROJECTIONS)
+    _checks.one_of("backprojection", backprojection, get_args(Backprojection))
     cone = isinstance(geometry, ConeBeam)
     plane = geometry.fan if isinstance(geometry, ConeBeam) else geometry
     fan = isinstance(plane, FanBeam)
@@ -120,8 +119,7 @@ def fbp(
         if isinstance(plane, FanBeam) and plane.curved:
             angle = plane.bin_spacing / plane.source_to_detector
         back = PixelBackprojector(geometry, engine=engine, **place)
-    shape = geometry.sinogram_shape
-    ramp = RampFilter(shape, window=window, scale=scale, angle=angle, **place)
+    ramp = RampFilter(geometry.sinogram_shape, window=window, scale=scale, angle=angle, **place)
     weights = _diagonal(fbp_weights(geometry), trainable, **place)
     return Composed([weights, ramp, back], name="FDK" if cone else "FBP")
 

@@ -233,8 +233,7 @@ class Geometry(Scan):
         angles = turned[chosen]
         gaps = np.mod(np.diff(angles, append=angles[0] + period), period)
         widest = int(np.argmax(gaps))
-        others = np.delete(gaps, widest)
-        apart = len(gaps) >= 3 and gaps[widest] > _MISSING_WEDGE * others.max()
+        apart = len(gaps) >= 3 and gaps[widest] > _MISSING_WEDGE * np.delete(gaps, widest).max()
         return cell, sharers, gaps, widest if apart else None
 
     @cached_property

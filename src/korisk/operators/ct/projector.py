@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 from weakref import WeakValueDictionary
 
 import torch
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Kind = Literal["joseph", "rotate", "sampled"]
-KINDS: tuple[Kind, ...] = ("joseph", "rotate", "sampled")
-
 _LARGEST_STORED_CONE = 2**26  # entries, 1 GiB with the transpose in float32: some 56^3 voxels
 
 # Whether autocast is on for any device; a PyTorch that cannot tell checks every input.
@@ -61,8 +59,7 @@ def engine_for(
         stored = quicker and engines.worth_storing(stencil, device, dtype)
         name = "matrix" if stored else "on_the_fly"
     key = stencil, name, device, dtype
-    engine = _live.get(key)
-    if engine is not None:
+    if (engine := _live.get(key)) is not None:
         return engine
     build: Callable[[Any, torch.device, torch.dtype], Engine] = engines.OnTheFly
     if name == "matrix":
@@ -102,9 +99,9 @@ class _StencilOperator(Opaque):
         backwards: bool,
         **options: Unpack[Options],
     ) -> None:
-        shapes = stencil.image_shape, stencil.sinogram_shape
+        shapes = stencil.geometry.image_shape, stencil.geometry.sinogram_shape
         domain, range = reversed(shapes) if backwards else shapes
-        _checks.one_of("engine", engine, engines.ENGINES)
+        _checks.one_of("engine", engine, get_args(EngineName))
         self.stencil, self.engine, self._backwards = stencil, engine, backwards
         super().__init__(domain, range, **options)
         if engine == "matrix":
@@ -128,8 +125,7 @@ class _StencilOperator(Opaque):
         if traced(x) or _any_autocast():
             return super()._applied(x, adjoint)
         kind = adjoint, x.shape, x.dtype, x.device, x.layout
-        known = self._cache.get(kind)
-        if known is None:
+        if (known := self._cache.get(kind)) is None:
             result = super()._applied(x, adjoint)
             if result.numel():
                 batch = x.numel() // math.prod(self._ends(adjoint)[0])
@@ -260,7 +256,7 @@ class Projector(_StencilOperator):
         dtype: Dtype = None,
     ) -> None:
         require_geometry(geometry)
-        _checks.one_of("kind", kind, KINDS)
+        _checks.one_of("kind", kind, get_args(Kind))
         if samples is not None and kind != "sampled":
             condition = f"kind='sampled', got kind={kind!r}"
             raise KoriskError(f"samples= belongs to {condition}; leave it out")

@@ -54,24 +54,9 @@ class Stencil(ABC, Generic[Scan]):
         """How many entries `taps` lists for a view, zeros included."""
 
     @property
-    def listed_count(self) -> int:
-        """How many rays, or pixels, are listed for a view."""
-        return self.bins if self.listed == "rays" else math.prod(self.image_shape)
-
-    @property
     def bins(self) -> int:
         """How many bins a view has, in all rows of a detector."""
-        return math.prod(self.sinogram_shape[1:])
-
-    @property
-    def image_shape(self) -> tuple[int, ...]:
-        """(rows, columns), or of a volume (slices, rows, columns)."""
-        return self.geometry.image_shape
-
-    @property
-    def sinogram_shape(self) -> tuple[int, ...]:
-        """(views, bins), or of a cone (views, rows, columns)."""
-        return self.geometry.sinogram_shape
+        return math.prod(self.geometry.sinogram_shape[1:])
 
 
 AnyStencil: TypeAlias = Stencil[Geometry | ConeBeam]
@@ -90,7 +75,7 @@ class Joseph(Stencil[Geometry]):
     @property
     def taps_per_view(self) -> int:
         """How many entries `taps` lists for a view, zeros included."""
-        return self.geometry.bins * 2 * max(self.image_shape)
+        return self.geometry.bins * 2 * max(self.geometry.image_shape)
 
     def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
         """The entries of some views: pixel and weight (views, bins, 2 steps)."""
@@ -156,13 +141,9 @@ class RotateAndSum(Stencil[Geometry]):
 
     def __post_init__(self) -> None:
         geometry = self.geometry
-        plain = (
-            isinstance(geometry, ParallelBeam)
-            and geometry.bins == geometry.image_shape[1]
-            and geometry.bin_spacing == geometry.pixel_spacing
-            and geometry.detector_offset == 0
-        )
-        if not plain:
+        bins = geometry.bins, geometry.bin_spacing, geometry.detector_offset
+        columns = geometry.image_shape[1], geometry.pixel_spacing, 0
+        if not isinstance(geometry, ParallelBeam) or bins != columns:
             raise KoriskError(
                 "kind='rotate' sums the columns of the rotated image, so it needs a ParallelBeam "
                 "with one bin for each column, bin_spacing equal to pixel_spacing and no "
@@ -172,7 +153,7 @@ class RotateAndSum(Stencil[Geometry]):
     @property
     def taps_per_view(self) -> int:
         """How many entries `taps` lists for a view, zeros included."""
-        return 4 * math.prod(self.image_shape)
+        return 4 * math.prod(self.geometry.image_shape)
 
     def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
         """The entries of some views: pixel and weight (views, bins, 4 rows)."""
@@ -236,9 +217,8 @@ class Sampled(Stencil[Geometry]):
         x = torch.from_numpy(points[..., 0] / geometry.pixel_spacing + (columns - 1) / 2)
         y = torch.from_numpy(points[..., 1] / geometry.pixel_spacing + (rows - 1) / 2)
         pixel, weight = _bilinear(y, x, rows, columns)
-        step = torch.from_numpy(length / self.samples)[None, :, None, None]
+        weight = weight * torch.from_numpy(length / self.samples)[None, :, None, None]
         bins = torch.arange(geometry.bins, device=device)[elements]
-        weight = weight * step
         return Taps(pixel.flatten(2).to(device), bins[None, :, None], weight.flatten(2).to(device))
 
 
@@ -256,7 +236,7 @@ class PixelDriven(Stencil[Geometry]):
     @property
     def taps_per_view(self) -> int:
         """How many entries `taps` lists for a view, zeros included."""
-        return 2 * math.prod(self.image_shape)
+        return 2 * math.prod(self.geometry.image_shape)
 
     def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
         """The entries of some views: bin and weight (views, pixels, 2)."""

@@ -161,9 +161,8 @@ class TritonCone(Engine):
         """(batch, voxels) -> (batch, views * bins), or from there back to voxels."""
         cone, batch = self.cone, len(x)
         views, rows, columns = cone.geometry.sinogram_shape
-        slices = cone.geometry.image_shape[0]
         if project:
-            lines = x.view(batch, slices, -1).transpose(1, 2)
+            lines = x.view(batch, cone.geometry.image_shape[0], -1).transpose(1, 2)
             projections = self._product(lines, self.by_rays).view(batch, views, columns, rows)
             return (projections * self.lengths).transpose(2, 3).reshape(batch, -1)
         projections = x.view(batch, views, rows, columns).transpose(2, 3) * self.lengths
@@ -172,8 +171,7 @@ class TritonCone(Engine):
 
     def _product(self, x: Tensor, gather: bool) -> Tensor:
         """(batch, sources, line) -> (batch, targets, entries), or back."""
-        launch = self._launches.get((gather, len(x)))
-        if launch is None:
+        if (launch := self._launches.get((gather, len(x)))) is None:
             launch = self._launches[gather, len(x)] = self._launch(gather, len(x))
         on_card = self.device.type == "cuda"
         with torch.cuda.device(self.device) if on_card else nullcontext():

@@ -374,8 +374,8 @@ class _Kernels(Engine):
     ) -> None:
         super().__init__(stencil, device, dtype)
         self._plans: dict[tuple[bool, int], Callable[[Tensor, Shape], Tensor]] = {}
-        self._samples = math.prod(stencil.sinogram_shape) * max(stencil.image_shape)
         self.shapes = stencil.geometry.image_shape, stencil.geometry.sinogram_shape
+        self._samples = math.prod(self.shapes[1]) * max(self.shapes[0])
         self.candidates = max(1, math.ceil(2 * reach))
         geometry = stencil.geometry
         self.fan = isinstance(geometry, FanBeam)
@@ -397,8 +397,7 @@ class _Kernels(Engine):
     def product(self, x: Tensor, project: bool, batch: int, shape: Shape) -> Tensor:
         """The same from a contiguous tensor of any shape to one of the given shape."""
         key = project, batch
-        plan = self._plans.get(key)
-        if plan is None:
+        if (plan := self._plans.get(key)) is None:
             few = batch * self._samples <= _FEW[project] or (batch == 1 and not project)
             plan = self._plans[key] = (self._few if few else self._many)(*key)
         if _device() == self.device.index:  # to enter a device takes a while
@@ -411,9 +410,8 @@ class _Kernels(Engine):
         (rows, columns), (views, bins) = self.shapes
         work = batch * self._samples
         if project:
-            tall, wide, warps = (
-                (16, 16, 4) if work < 1e6 else (16, 16, 2) if work < 1e7 else (8, 16, 1)
-            )
+            wide = 16
+            tall, warps = (16, 4) if work < 1e6 else (16, 2) if work < 1e7 else (8, 1)
             grid = views * triton.cdiv(bins, wide), batch
             steps = self._steps(1, wide)
             fixed: tuple[object, ...] = self.rays, steps, rows, columns, views, bins, tall, wide

@@ -113,8 +113,7 @@ class Nufft(LinearOperator):
         domain = image if real else (*image, 2)
         super().__init__(domain, range, name="N", device=device, dtype=dtype)
         self.image_shape, self.trajectory, self.real = image, places, bool(real)
-        self.samples = samples
-        self.cartesian = grid
+        self.samples, self.cartesian = samples, grid
         _library()  # a missing package is reported here, and not at the first use
 
     @property
@@ -166,8 +165,7 @@ class Nufft(LinearOperator):
         for places, weights in self._once("_taps"):
             near = flat.index_select(-1, places.flatten())
             samples.append((near.reshape(*flat.shape[:-1], *places.shape) * weights).sum(-1))
-        shape = (*flat.shape[:-1], *self.samples)
-        return torch.view_as_real(reduce(add, samples).reshape(shape))
+        return torch.view_as_real(reduce(add, samples).reshape(*flat.shape[:-1], *self.samples))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
         axes = tuple(range(-len(self.image_shape), 0))
@@ -313,8 +311,7 @@ def spiral(shape: Lengths, *, shots: int | None = None, readout: int | None = No
     arc = np.concatenate([[0], np.cumsum((speed[1:] + speed[:-1]) / 2)]) / (_FINE - 1)
     length = _counted("readout", math.ceil(arc[-1]) + 1 if readout is None else readout, 2)
     radii = np.interp(np.linspace(0, arc[-1], length), arc, radius)
-    starts = 2 * math.pi * np.arange(arms)[:, None] / arms
-    angles = 2 * math.pi * turns * radii + starts
+    angles = 2 * math.pi * turns * radii + 2 * math.pi * np.arange(arms)[:, None] / arms
     ends = rows / 2 * radii * np.sin(angles), columns / 2 * radii * np.cos(angles)
     return np.asarray(np.stack(ends, -1), dtype=np.float64)
 
@@ -325,8 +322,7 @@ def checked_trajectory(value: Values, image: tuple[int, ...]) -> FloatArray:
     places = copied.double().cpu().numpy()
     rule = f"have shape (*samples, {len(image)}), an entry for each axis of {shape_text(image)}"
     fits = places.ndim >= 2 and places.shape[-1] == len(image) and places.size > 0
-    got = shape_text(places.shape)
-    _checks.require(fits, "trajectory", rule, value, "transpose it", got=got)
+    _checks.require(fits, "trajectory", rule, value, "transpose it", got=shape_text(places.shape))
     edges = np.array(image) / 2
     reach = np.abs(places).max(axis=tuple(range(places.ndim - 1)))
     within = bool(np.all(reach <= edges * (1 + _EDGE)))

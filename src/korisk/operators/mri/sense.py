@@ -107,10 +107,8 @@ class Sense(Spectral):
     def _is_fully_sampled(self) -> bool:
         """Whether every sample is taken; checked again after the mask has changed."""
         mask = self.fourier.mask
-        if not traced(mask):
-            now = version(mask)
-            if now != self._mask_version:
-                self._fully_sampled, self._mask_version = bool(mask.all()), now
+        if not traced(mask) and (now := version(mask)) != self._mask_version:
+            self._fully_sampled, self._mask_version = bool(mask.all()), now
         return self._fully_sampled
 
     def _after_loading(self, _: object) -> None:
@@ -194,8 +192,7 @@ def birdcage_sensitivities(shape: Sequence[int], coils: int, *, radius: float = 
     away = _checks.real("radius", radius, above=math.sqrt(2), at_most=1e6, remedy=remedy)
     # Pixel centres from -1 to 1; coils on a circle around them.
     y, x = ((2 * np.arange(n) + 1) / n - 1 for n in lengths)
-    angles = 2 * math.pi * np.arange(count) / count
-    towards = np.exp(1j * angles)[:, None, None]
+    towards = np.exp(1j * (2 * math.pi * np.arange(count) / count))[:, None, None]
     # conj(towards) turns each coil's view to the same one: its phase is zero on its own axis.
     apart = (away * towards - (x + 1j * y[:, None])) * towards.conj()
     # The field of a coil falls off as one over the distance.

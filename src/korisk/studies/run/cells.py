@@ -54,8 +54,7 @@ def run_cell(
         def share(fraction: float, index: int = index) -> None:
             report((index + fraction) / len(fits))
 
-        settings = spec["models"][model]
-        job = Job(model, spec["sizes"], settings, task.seed, bench, pools, share)
+        job = Job(model, spec["sizes"], spec["models"][model], task.seed, bench, pools, share)
         for row, row_arrays in fit.rows(job):
             rows.append(row)
             arrays |= {f"{model}/{row.n}/{name}": array for name, array in row_arrays.items()}

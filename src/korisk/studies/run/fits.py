@@ -80,11 +80,7 @@ class Job:
             self.report(sum(self.sizes[: index + 1]) / sum(self.sizes))
 
     def row(
-        self,
-        n: int,
-        predictions: Tensor,
-        detail: JsonDict,
-        weights: Tensor | None = None,
+        self, n: int, predictions: Tensor, detail: JsonDict, weights: Tensor | None = None
     ) -> Fitted:
         """A row of the results, with arrays."""
         targets = self.pools.test.targets

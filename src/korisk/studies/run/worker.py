@@ -121,8 +121,7 @@ def threads_asked() -> int | None:
 
 def use_threads(threads: int) -> None:
     """Set the number of PyTorch's threads, if PyTorch is loaded."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
+    if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(threads)
 
 

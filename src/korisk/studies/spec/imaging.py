@@ -6,22 +6,13 @@ from typing import Any, ClassVar
 
 from pydantic import Field, create_model
 
+from korisk import problems
 from korisk._checks import require
 from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.networks import zoo
-from korisk.problems import (
-    BlurProblem,
-    EllipseSource,
-    FileSource,
-    Gaussian,
-    ImageSource,
-    Motion,
-    MriProblem,
-    Noise,
-    Poisson,
-)
+from korisk.problems import FileSource, Gaussian, Noise, Poisson
 from korisk.store.cells import FOUND_AT
 from korisk.studies.spec.entries import PointEntry, Positive, keys_of
 from korisk.studies.spec.kind import Kind, found_at, register
@@ -92,7 +83,7 @@ class ImagingKind(Kind):
         for name in ("population", "images", "ellipses"):
             arguments.pop(name, None)
         if (motion := arguments.get("motion")) is not None:
-            arguments["motion"] = Motion(**motion)
+            arguments["motion"] = problems.Motion(**motion)
         for kind, level in (arguments["noise"] or {}).items():
             arguments["noise"] = _NOISES[kind](level)
         return arguments | {"source": source_of(spec)}
@@ -103,13 +94,13 @@ class ImagingKind(Kind):
         return "" if motion is None else f", motion {motion['handled']}"
 
 
-def source_of(spec: JsonMapping) -> ImageSource:
+def source_of(spec: JsonMapping) -> problems.ImageSource:
     """The source of a point's images."""
     problem = spec["problem"]
     if problem.get("images") is not None:
         return FileSource(**problem["images"] | spec[FOUND_AT])
     fewest, most = problem["ellipses"]
-    return EllipseSource(fewest=fewest, most=most)
+    return problems.EllipseSource(fewest=fewest, most=most)
 
 
 @register
@@ -117,7 +108,7 @@ class Blur(ImagingKind):
     """Sharp images from blurred ones."""
 
     name = "blur"
-    made_of = BlurProblem
+    made_of = problems.BlurProblem
     of_points = ("side", "assumed")
     truth = "deviation"
 
@@ -136,7 +127,7 @@ class Mri(ImagingKind):
     """Images from some lines of k-space."""
 
     name = "mri"
-    made_of = MriProblem
+    made_of = problems.MriProblem
     of_points = ("side", "lines", "centre", "coils", "mu")
 
     def settings(self, shared: Any, point: Any) -> JsonDict:

@@ -17,18 +17,8 @@ from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.store.cells import FOUND_AT
-from korisk.studies.spec.entries import (
-    DenseEntry,
-    FieldMetric,
-    KnownEntry,
-    Metric,
-    ModelsEntry,
-    PointEntry,
-    PoolsEntry,
-    StudyEntry,
-    TrainedEntry,
-    keys_of,
-)
+from korisk.studies.spec import entries as keys
+from korisk.studies.spec.entries import ModelsEntry, PointEntry, PoolsEntry, StudyEntry
 
 if TYPE_CHECKING:
     from korisk.problems import Problem
@@ -65,16 +55,16 @@ class Kind:
     @cached_property
     def study(self) -> type[StudyEntry]:
         """The keys of its files."""
-        keys: Any = keys_of(self.made_of, without=self.no_keys, defaults=self.defaults)
+        fields: Any = keys.keys_of(self.made_of, without=self.no_keys, defaults=self.defaults)
         shared: Any = {"kind": (Literal[self.name], self.name)}
-        shared |= {name: key for name, key in keys.items() if name not in self.of_points}
+        shared |= {name: key for name, key in fields.items() if name not in self.of_points}
         overrides: Any = {
             name: (kind, ...) if default is ... else (kind | None, None)
-            for name, (kind, default) in keys.items()
+            for name, (kind, default) in fields.items()
         }
         problem: Any = create_model("Problem", __base__=self.shared_keys, **shared)
         point: Any = create_model("Point", __base__=self.point_keys, **overrides)
-        metric: Any = Metric if self.relu else FieldMetric
+        metric: Any = keys.Metric if self.relu else keys.FieldMetric
         return create_model(
             "Study",
             __base__=StudyEntry,
@@ -135,7 +125,7 @@ class Kind:
             rule = f"protocol {entry.protocol!r} exists for kind ct only, got kind {self.name}"
             raise KoriskError(f"{rule}; leave protocol out")
         settings, pools = self.settings(entry.problem, point), entry.pools or PoolsEntry()
-        models = entry.models or ModelsEntry(KO=KnownEntry(), FC=DenseEntry())
+        models = entry.models or ModelsEntry(KO=keys.KnownEntry(), FC=keys.DenseEntry())
         spec: JsonDict = {
             "protocol": "rigorous",
             "problem": settings,
@@ -155,38 +145,32 @@ class Kind:
             problem = "models must name KO, FC or both, or networks, got neither"
             raise KoriskError(f"{problem}; leave models out for both")
         for model, fitted in settings.items():
-            keys = getattr(models, model)
-            keys.check(f"models.{model}")
+            entry = getattr(models, model)
+            entry.check(f"models.{model}")
             # Outputs of both signs need a network without a ReLU, and without its refinement.
             fixed = {} if self.relu else {"relu": False, "refine": 0}
             for key, value in fixed.items():
-                if key in keys.model_fields_set and fitted[key] != value:
+                if key in entry.model_fields_set and fitted[key] != value:
                     rule = f"models.{model}.{key} must be {str(value).lower()} for kind {self.name}"
                     raise KoriskError(f"{rule}; leave it out")
             fitted.update((key, value) for key, value in fixed.items() if key in fitted)
             if fitted.get("select") == "validation" and not validation:
                 rule = f"models.{model}.select is 'validation', but pools.validation is 0"
                 raise KoriskError(f"{rule}; give it images")
+        rule = f"be one of {', '.join(self.networks) or 'none'} for problems of kind {self.name}"
         for network in models.networks or ():
-            name = network.name or network.kind
-            self._check_network(name, network, settings, validation)
+            name, met = network.name or network.kind, network.kind in self.networks
+            require(met, "models.networks: kind", rule, network.kind, "name one of them")
+            if not validation:
+                why = "models.networks keep their best step on validation images"
+                raise KoriskError(f"{why}, but pools.validation is 0; give it images")
+            if name in ("KO", "FC", *settings):
+                why = f"models.networks must differ in name, from KO and FC too, got {name!r} twice"
+                raise KoriskError(f"{why}; give name: to one")
+            network.check("models.networks")
             exclude = {"name", *network.misplaced()[1]}
             settings[name] = network.model_dump(mode="json", exclude=exclude)
         return settings
-
-    def _check_network(
-        self, name: str, network: TrainedEntry, others: JsonMapping, validation: int
-    ) -> None:
-        rule = f"be one of {', '.join(self.networks) or 'none'} for problems of kind {self.name}"
-        met = network.kind in self.networks
-        require(met, "models.networks: kind", rule, network.kind, "name one of them")
-        if not validation:
-            rule = "models.networks keep their best step on validation images"
-            raise KoriskError(f"{rule}, but pools.validation is 0; give it images")
-        if name in ("KO", "FC", *others):
-            why = f"models.networks must differ in name, from KO and FC too, got {name!r} twice"
-            raise KoriskError(f"{why}; give name: to one")
-        network.check("models.networks")
 
 
 def checked_sizes(sizes: list[int]) -> list[int]:
