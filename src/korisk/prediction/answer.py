@@ -30,7 +30,8 @@ def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
             error = view.at(n)
             values = simulated.get(error.n), error.value, error.lower, error.upper
             rows.append([whole(error.n), *(number(value, 3) for value in values)])
-        title = f"{point.name}: expected {FULL.get(view.metric, view.metric)} of {view.model}"
+        title = f"expected {FULL.get(view.metric, view.metric)} of {view.model}"
+        title = title if view.model == point.name else f"{point.name}: {title}"
         yield Table(title, ["N", "simulated", "expected", "90% from", "to"], rows, "r")
 
 
