@@ -241,7 +241,7 @@ def test_a_plan_says_the_same_in_every_view(name: str, browser: "Browser", tmp_p
             shown = notebook(plan)
             assert [text for text in said if plain(text) not in shown] == []
             brief = re.sub(r"\(\d+ more with --full\)", "", brief.replace(words.LEGEND, ""))
-            default = numbers(brief.partition(advice.sentence[:9])[2])
+            default = numbers(brief.partition(start)[2])
             assert default <= numbers(shown)
             assert numbers(shown) - printed - numbers(advice.sentence) == set()
             drawn = drawn_text(plan_figure(plan))
