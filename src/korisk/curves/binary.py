@@ -63,8 +63,8 @@ def parquet(content: bytes, largest: int) -> dict[str, list[Any]]:
     names = [field.name for field in fields if not any(kind(field.type) for kind in nested)]
     # As dictionaries, in which a repeated text is there once. Read without threads: with
     # `read_table`, those that read ahead outlive the refusal of a damaged file, and crash.
-    whole = parquet.ParquetFile(io.BytesIO(content), read_dictionary=names, pre_buffer=False)
-    table = whole.read(columns=names, use_threads=False)
+    file = parquet.ParquetFile(io.BytesIO(content), read_dictionary=names, pre_buffer=False)
+    table = file.read(columns=names, use_threads=False)
     chunks = (chunk for column in table.columns for chunk in column.chunks)
     texts = (chunk.dictionary.to_pylist() for chunk in chunks if types.is_dictionary(chunk.type))
     longest = max((len(str(text)) for dictionary in texts for text in dictionary), default=0)
