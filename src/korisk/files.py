@@ -35,12 +35,6 @@ _DATABASE = b"SQLite format 3\0"
 _PIECE = 2**20  # bytes that are read at once
 # Spreadsheets run such a cell as a formula; korisk reads a line that begins with # or % as comment.
 _FORMULA = re.compile(r"'*(\s*[=+\-@#%\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
-_OF_TABLES = "korisk plan and korisk compare take tables of errors over N"
-# Files that users mix up, by a key that only one kind of file has.
-_OTHER_KINDS = {
-    "layers": "describes a network, which korisk bound takes",
-    "points": "describes a study, which korisk run and korisk rehearse take",
-}
 _RULES = {
     "string_type": ("a text", "quote it"),
     "float_type": ("a number", "write it as 1000, 0.001 or 1e-3"),
@@ -78,11 +72,6 @@ def read_yaml(path: str | PathLike[str]) -> Any:
     text = read_text(path, max_bytes=MAX_YAML_BYTES)
     if not text.strip():
         raise KoriskError(f"{path}: the file is empty; see examples/ for complete ones")
-    lines = (line.strip() for line in text[:2000].splitlines())
-    # A table of errors is a common mistake; YAML would read it as one long text.
-    header = next((line for line in lines if line and not line.startswith("#")), "")
-    if "n" in re.split(r"[\s,;\"]+", header.casefold()) and ":" not in header:
-        raise KoriskError(f"{path}: is a table and not YAML; {_OF_TABLES}")
     try:
         return yaml.load(text, Loader=StrictLoader)
     except yaml.MarkedYAMLError as error:
@@ -263,8 +252,6 @@ def _to_write(what: str, path: str | PathLike[str], kinds: tuple[str, ...]) -> P
 
 def parse(model: type[Model], content: Any, *, source: object) -> Model:
     """`content` as a `model`; raise a one-line error that names the first problem."""
-    if (mistaken := _other_kind(model, content)) is not None:
-        raise KoriskError(f"{source}: {mistaken}")
     if not isinstance(content, dict):
         known = f"known keys: {', '.join(_fields(model))}"
         raise invalid(f"{source}:", "be a mapping of keys to values", content, known)
@@ -277,18 +264,6 @@ def parse(model: type[Model], content: Any, *, source: object) -> Model:
             error.errors(), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"]))
         )
         raise KoriskError(f"{source}: {_problem(model, problem)}") from None
-
-
-def _other_kind(model: type[BaseModel], content: Any) -> str | None:
-    """Describe a file that is meant for another command; None if it is not."""
-    first = content[0] if isinstance(content, list) and content else None
-    if isinstance(first, dict) and {"n", "error"} <= first.keys():
-        return f"is a list of records; {_OF_TABLES}"
-    expected = _OTHER_KINDS.keys() & _fields(model).keys()
-    if not isinstance(content, dict) or any(key in content for key in expected):
-        return None
-    words = next((words for key, words in _OTHER_KINDS.items() if key in content), None)
-    return words and f"{words}; give a file with the keys {', '.join(_fields(model))}"
 
 
 def _problem(model: type[BaseModel], error: ErrorDetails) -> str:

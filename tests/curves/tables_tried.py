@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,7 +81,6 @@ class Table:
     write: Callable[[Path], Path]
     truths: tuple[Truth, ...]
     sees: str = "one"  # reading, "ask" or "none"
-    fill: Options = field(default_factory=dict)  # what its owner knows: seeds
     names: str = ""  # the line that a refusal names
 
 
@@ -105,14 +104,14 @@ def outcome(table: Table, folder: Path) -> Outcome:
     message = str(question)
     if table.names and table.names not in message:
         return Outcome("stuck", f"does not name {table.names}: {message}")
-    remedies = list(_remedies(question, {}, table.fill))
+    remedies = list(_remedies(question, {}))
     found = []
     for options in remedies:
         reading, further = _read(path, options)
         if reading is not None:
             found.append([reading])
             continue
-        readings = [_read(path, more)[0] for more in _remedies(further, options, table.fill)]
+        readings = [_read(path, more)[0] for more in _remedies(further, options)]
         if not readings or readings[0] is None:
             return Outcome("stuck", f"{options} leads nowhere: {further} AFTER {message}")
         found.append([reading for reading in readings if reading is not None])
@@ -135,14 +134,12 @@ def _read(path: Path, options: Options) -> tuple[tuple[Curve, ...] | None, Koris
         return None, question
 
 
-def _remedies(question: KoriskError, options: Options, fill: Options) -> Iterator[Options]:
+def _remedies(question: KoriskError, options: Options) -> Iterator[Options]:
     """The options after each remedy that a question names."""
     for item in question.message.parts:
         if not isinstance(item, Argument) or item.value is Absent:
             continue
         value: Any = item.value
-        if isinstance(value, dict) and value.keys() == fill.get(item.name, {}).keys():
-            value = fill[item.name]
         if value is ...:
             continue
         before = options.get(item.name)
@@ -175,11 +172,10 @@ def labs(path: Path) -> Iterator[Table]:
         of = dict(fields)
         truths = tuple(_truth(value) for name, value in fields if name == "truth")
         sees = of.get("sees", "one")
-        fill: Options = {"scale": {"n": float(of["scale"])}} if "scale" in of else {}
         line = f"line {of['line']}" if "line" in of else ""
         file, encoding = of.get("file", "table.csv"), of.get("encoding", "utf-8")
         write = partial(_write, text=text, file=file, encoding=encoding)
-        yield Table(about, write, truths, sees, fill, line)
+        yield Table(about, write, truths, sees, line)
 
 
 def _truth(line: str) -> Truth:
@@ -216,7 +212,6 @@ def people() -> Iterator[Table]:
         factors = (1.0, 0.01) if "e*100" in changes else (1.0,)
         means = "mean" in name or "spread" in of
         truths = (Truth(models, factors=factors, means=means),) if models else ()
-        fill: Options = {"scale": {"n": float(of["scale"])}} if "scale" in of else {}
         write = partial(
             _write,
             text=text,
@@ -224,7 +219,7 @@ def people() -> Iterator[Table]:
             encoding=of.get("encoding", "utf-8"),
             hidden=of.get("hidden", ""),
         )
-        yield Table(about, write, truths, of.get("sees", "one" if models else "none"), fill)
+        yield Table(about, write, truths, of.get("sees", "one" if models else "none"))
 
 
 def kept() -> Iterator[Table]:
@@ -249,14 +244,12 @@ def kept() -> Iterator[Table]:
             )
             truths = (Truth(models, unit.larger_is_better, frozenset(laws), factors, means=True),)
         sees = expected.get("sees", "one" if truths else "none")
-        fill: Options = {"scale": expected["scale"]} if "scale" in expected else {}
-        yield Table(expected["about"], partial(_kept, name=name), truths, sees, fill)
+        yield Table(expected["about"], partial(_kept, name=name), truths, sees)
 
 
 def _kept(folder: Path, name: str) -> Path:
-    needed = {".xlsx": "python_calamine", ".ods": "python_calamine", ".parquet": "pyarrow"}
-    if module := needed.get(Path(name).suffix):
-        pytest.importorskip(module)
+    if name.endswith(".xlsx"):
+        pytest.importorskip("python_calamine")
     return DATA / "tables" / name
 
 
@@ -285,18 +278,15 @@ def _write(
     path = folder / file
     delimiter = ";" if ";" in text.splitlines()[0] else ","
     rows = list(csv.reader(io.StringIO(text), delimiter=delimiter))
-    if path.suffix in (".mat", ".npz", ".parquet"):
+    if path.suffix in (".mat", ".npz"):
         columns = {
             name: [float(v) if v[0] in "0123456789." else v for v in values]
             for name, *values in zip(*rows, strict=True)
         }
         if path.suffix == ".npz":
             np.savez(path, **{name: np.array(values) for name, values in columns.items()})  # type: ignore[arg-type]
-        elif path.suffix == ".mat":
-            pytest.importorskip("scipy.io").savemat(path, columns)
         else:
-            arrow = pytest.importorskip("pyarrow")
-            pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), path)
+            pytest.importorskip("scipy.io").savemat(path, columns)
     elif path.suffix == ".xlsx":
         pytest.importorskip("python_calamine")
         path.write_bytes(_sheet(rows, {int(n) for n in hidden.split()}))

@@ -92,28 +92,29 @@ def file(tmp_path: Path) -> File:
         ("n,error,,\n16,0.3,,\n64,0.2,,\n", ""),
         ("n,error\n16,0.3,,\n64,0.2\n", ""),
         ("n,,error\n16,,0.3\n,,\n64,,0.2\n", ""),
-        # A header of two rows.
-        ("n,error\n<int>,<dbl>\n16,0.3\n64,0.2\n", "the head has two rows"),
-        ("n,error\n[-],[-]\n16,0.3\n64,0.2\n", "the head has two rows"),
-        (",error,x\nn,,\n16,0.3,5\n64,0.2,5\n", "the head has two rows; not used: 'x'"),
-        ("n,error,x\nn,,\n16,0.3,5\n64,0.2,5\n", "not used: 'x'"),
     ],
 )
 def test_text_of_many_forms_is_one_table(file: File, content: str | bytes, read_as: str) -> None:
     assert file.told(content) == (SHORT, read_as)
 
 
-def test_seeds_may_stand_below_models(file: File) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        "n,error\n<int>,<dbl>\n16,0.3\n64,0.2\n",
+        "n,error\n[-],[-]\n16,0.3\n64,0.2\n",
+        ",error,x\nn,,\n16,0.3,5\n64,0.2,5\n",
+        ",FC,,KO,\nn,seed 1,seed 2,seed 1,seed 2\n16,0.2,0.4,0.1,0.1\n",
+        ",mse,mse\nmodel,FC,KO\nn,,\n16,0.3,0.1\n64,0.16,0.07\n",
+    ],
+)
+def test_a_head_of_two_rows_is_refused(file: File, content: str) -> None:
+    assert file.refused(content) == "FILE: line 2 has no numbers; write a head of one row"
+
+
+def test_seeds_below_models_are_refused(file: File) -> None:
     rows = "16,0.3,0.2,0.5,0.4\n64,0.2,0.1,0.4,0.3\n"
-    path = file.write(f"n,KO,,FC,\n,1,2,1,2\n{rows}")
-    curves = Curve.read_all(path, wide="seed")
-    assert [(curve.model, curve.seeds) for curve in curves] == [
-        ("KO", ("1", "2")),
-        ("FC", ("1", "2")),
-    ]
-    assert curves[1].error.tolist() == [0.5, 0.4, 0.4, 0.3]
-    beside = file.grid("n,KO,,x\n,1,2,\n16,0.3,0.2,a\n64,0.2,0.1,b\n")
-    assert beside.header == ["n", "KO 1", "KO 2", "x"]
+    assert "N is missing" in file.refused(f"n,KO,,FC,\n,1,2,1,2\n{rows}")
 
 
 def uneven(*lines: tuple[int, int]) -> str:
@@ -371,11 +372,11 @@ def test_columns_of_several_levels_are_joined() -> None:
         grid_of_frame(frame({("a", "b"): [1], "a b": [2]}))
 
 
-# --- Workbooks and Parquet -----------------------------------------------------------------------
+# --- Workbooks ------------------------------------------------------------------------------------
 
 
 class Reader:
-    """Stands for the readers of `binary.py`."""
+    """Stands for the reader of `binary.py`."""
 
     def __init__(self) -> None:
         self.answer: Any = None
@@ -391,8 +392,7 @@ class Reader:
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
     stand_in = Reader()
-    for name in ("workbook", "parquet"):
-        monkeypatch.setattr(binary, name, stand_in)
+    monkeypatch.setattr(binary, "workbook", stand_in)
     return stand_in
 
 
@@ -405,13 +405,11 @@ FIVE = "B2, B3, B4, B5, B6"
 
 
 def test_a_file_is_read_with_limits(file: File, reader: Reader) -> None:
-    reader.answer = {"n": [16, 64], "error": [0.3, 0.2]}
-    assert file.told(b"PAR1") == (SHORT, "")
-    assert reader.largest == 200_000
     reader.answer = {"a": sheet(*GOOD)}
     assert file.told(b"PK\x03\x04") == (SHORT, "")
-    old = "is a binary file; save it as .xlsx or CSV"
-    assert file.refused(b"\xd0\xcf\x11\xe0\0") == f"FILE: {old}"
+    assert reader.largest == 200_000
+    for old in (b"\xd0\xcf\x11\xe0\0", b"PAR1\0"):  # of Excel 2003; Parquet
+        assert file.refused(old) == "FILE: is a binary file; save it as .xlsx or CSV"
 
 
 def test_problems_of_a_reader_are_told_in_one_line(file: File, reader: Reader) -> None:
@@ -424,8 +422,8 @@ def test_problems_of_a_reader_are_told_in_one_line(file: File, reader: Reader) -
         (Panic(), "Panic"),
     ):
         reader.answer = problem
-        rest = f"cannot be read: {words}; save it again, or as CSV"
-        assert file.refused(b"PAR1") == f"FILE: {rest}"
+        rest = f"cannot be read: {words}; save it as .xlsx or CSV"
+        assert file.refused(b"PK\x03\x04") == f"FILE: {rest}"
     reader.answer = ModuleNotFoundError("no", name="python_calamine")
     with pytest.raises(MissingExtraError, match="needs python-calamine, which is not installed"):
         Curve.read(file.write(b"PK\x03\x04"))

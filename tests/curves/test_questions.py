@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from korisk import Curve, KoriskError
@@ -79,26 +78,6 @@ ANSWERS = [
         "each of 'seed', 'run' together is a seed",
     ),
     answer("n (images),error\n16,0.3\n", "16 0.3", "N from 'n (images)'"),
-    answer("n,error\n16,0.3\n", "32 0.3", "n times 2", scale={"n": 2}),
-    answer("n,error\n16,0.3\n", "16 0.6", "error times 2", scale={"error": 2}),
-    answer("n,error\n16,0.3\n", "16 0.3", scale={"error": 1}),
-    answer("n,error\n0.5,0.2\n", "50 0.2", "n times 100", scale={"n": 100}),
-    # --- One column for each N ---
-    answer(
-        "name,16,64\nKO,0.3,0.2\nFC,0.4,0.3\n",
-        {"KO": "16 0.3, 64 0.2", "FC": "16 0.4, 64 0.3"},
-        "one column for each model ('KO', 'FC'); N in the heads of columns",
-    ),
-    answer(
-        "name,n=16,N = 64\nseed 1,0.3,0.2\nseed 2,0.4,0.3\n",
-        "16 0.3 seed 1, 16 0.4 seed 2, 64 0.2 seed 1, 64 0.3 seed 2",
-        "one column for each seed (seed 1, seed 2); N in the heads of columns",
-    ),
-    answer(
-        "seed,16,64\n1,0.3,0.2\n2,0.4,0.3\n",
-        "16 0.3 1, 16 0.4 2, 64 0.2 1, 64 0.3 2",
-        "N in the heads of columns",
-    ),
     # --- One column for each seed or model ---
     answer("n,a,b\n16,0.3,0.2\n", "16 0.3 a, 16 0.2 b", wide="seed"),
     answer(
@@ -167,7 +146,6 @@ ANSWERS = [
         "N from 'Anzahl Bilder'; values from 'mse'",
         of="mse",
     ),
-    answer("seed,16\n1,0.3\n", "16 0.3 1", "N in the heads of columns", wide="n"),
     # --- Names of models and seeds ---
     answer(
         "n,FC,KO\n16,0.3,0.2\n64,0.2,\n",
@@ -205,37 +183,22 @@ ANSWERS = [
     answer("n,error,failed\n16,0.3,maybe\n64,0.2,maybe\n", "16 0.3, 64 0.2", "not used: 'failed'"),
     answer("n,error,\n16,0.3,\n64,0.2,5\n", "16 0.3, 64 0.2", "not used: 'column 3'"),
     # --- Deviations ---
-    answer(
-        "n,x,std\n16,0.3,0.1\n",
-        "16 0.2 1, 16 0.3 2, 16 0.4 3",
-        of="x",
-        columns={"error": "x", "deviation": "std"},
-        seeds=3,
-    ),
-    answer("n,mean,std\n16,0.3,0.1\n", "16 0.2 1, 16 0.3 2, 16 0.4 3", seeds=3),
+    answer("n,mean,std\n16,0.3,0.1\n", "16 0.3", "not used: 'std'"),
     answer(
         "n,KO mean,KO std,FC mean,FC std\n16,0.3,0.1,0.5,0.2\n",
-        {"KO": "16 0.2 1, 16 0.3 2, 16 0.4 3", "FC": "16 0.3 1, 16 0.5 2, 16 0.7 3"},
-        "one column for each model ('KO', 'FC')",
-        seeds=3,
+        {"KO": "16 0.3", "FC": "16 0.5"},
+        "one column for each model ('KO', 'FC'); not used: 'KO std', 'FC std'",
     ),
     answer(
         "n,mse mean,mse std\n16,0.3,0.1\n",
-        "16 0.2 1, 16 0.3 2, 16 0.4 3",
-        "values from 'mse mean'",
+        "16 0.3",
+        "values from 'mse mean'; not used: 'mse std'",
         of="mse mean",
-        seeds=3,
     ),
-    answer("n,error\n16,0.5 ± 0.1\n64,0.3\n", "16 0.4 1, 16 0.5 2, 16 0.6 3, 64 0.3", seeds=3),
-    answer(
-        "n,error\n16,0.5 (0.1)\n",
-        "16 0.8 1, 16 1 2, 16 1.2 3",
-        "error times 2",
-        seeds=3,
-        scale={"error": 2},
-    ),
+    answer("n,error\n16,0.5 ± 0.1\n64,0.3\n", "16 0.5, 64 0.3", "spreads in 'error' are not used"),
+    answer("n,error\n16,0.5 (0.1)\n", "16 0.5", "spreads in 'error' are not used"),
     # --- Rows ---
-    answer(EPOCHS, "16 0.4 1, 64 0.1 1", "the last 'epoch' of each run", last="epoch"),
+    answer(EPOCHS, "16 0.3 1, 64 0.1 1", "3 rows left out by epoch=2", filter={"epoch": "2"}),
     answer(DATASETS, "16 0.5, 64 0.3", "2 rows left out by dataset=a", filter={"dataset": "a"}),
     answer(
         DATASETS + "128,0.1,C\n",
@@ -305,30 +268,39 @@ def test_a_clear_table_is_read_and_tells_how(
             {"columns": {"n": "errors"}},
             "no column 'errors'; did you mean 'error'?",
         ),
-        (DATASETS, {"wide": "x"}, "wide must be one of seed, model, n, got 'x'"),
-        (DATASETS, {"scale": {"seed": 2}}, "a key of scale must be one of n, error, got 'seed'"),
-        (DATASETS, {"scale": {"n": "2"}}, "scale['n'] must be a number, got '2'; write one"),
+        (DATASETS, {"wide": "x"}, "wide must be one of seed, model, got 'x'"),
+        (DATASETS, {"columns": {"m": "n"}}, "a key of columns must be one of n, error, seed"),
         (DATASETS, {"columns": {"n": 2}}, "columns['n'] must be a column's name, got 2; write one"),
         (DATASETS, {"columns": "n"}, "columns must map our names to yours, got 'n'; pass a dict"),
-        (
-            "n [k],error (x 1e3)\n16,0.3\n",
-            {"scale": {"n": 1000}},
-            "'error (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them",
-        ),
-        (
-            "n,FC,KO (x 1e3)\n16,0.3,300\n64,0.2,200\n",
-            {"scale": {"error": 0.001}},
-            "'FC', 'KO (x 1e3)' count in different units; write all in one",
-        ),
-        ("n,error\n16,0.5 (0.1)\n", {"seeds": 1}, "seeds must be a whole number from 2 to 1000"),
-        ("n,error\n16,0.5 (0.1)\n", {"seeds": 1001}, "seeds must be a whole number from 2 to 1000"),
-        ("n,error\n16,0.5 (0.1)\n", {"seeds": 2.0}, "seeds must be a whole number from 2 to 1000"),
     ],
 )
 def test_a_wrong_option_is_named(
     table: Table, text: str, options: dict[str, Any], question: str
 ) -> None:
     assert table.asked(text, **options).startswith(question)
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        ("n [k],error\n16,0.3\n", "'n [k]' may count in 'k'; write plain numbers"),
+        ("n,error (x 1e3)\n16,0.3\n", "'error (x 1e3)' may count in 'x 1e3'; write plain"),
+        ("n,FC,KO (x 1e3)\n16,0.3,9\n64,0.2,8\n", "'KO (x 1e3)' may count in 'x 1e3'; write"),
+        ("data (%),mse,n\n16,0.3,16%\n", "'n' is a share of the data, and N counts samples"),
+        ("name,16,64\nKO,0.3,0.2\n", "N is in the heads of columns ('16', '64'); write a row for"),
+        ("N,16,N = 64\nKO,0.3,0.2\n", "N is in the heads of columns ('16', 'N = 64'); write a"),
+        ("seed,n=16,n=64\n1,0.3,0.2\n2,0.4,0.3\n", "N is in the heads of columns ('n=16', 'n="),
+    ],
+)
+def test_what_counts_in_another_way_is_refused(table: Table, text: str, refusal: str) -> None:
+    question = table.asked(text)
+    assert question.startswith(refusal)
+    assert "; write " in question
+
+
+@pytest.mark.parametrize("option", ["last", "scale", "seeds"])
+def test_an_unknown_option_is_refused(table: Table, option: str) -> None:
+    assert f"no option '{option}'" in table.asked("n,error\n16,0.3\n", **{option: "n"})
 
 
 @pytest.mark.parametrize(("wrong", "rest"), [(1, ""), (2, ", and so are 1 more"), (13, "12 more")])
@@ -339,18 +311,6 @@ def test_the_first_problem_is_named_and_the_others_of_its_column_are_counted(
     question = table.asked(text)
     assert question.startswith("line 2, column 'error': 'x0' is no number")
     assert question.endswith(f"{rest}; write numbers as 64, 0.001 or 1e-3")
-
-
-@pytest.mark.parametrize("seeds", [2, 7, 1000])
-def test_seeds_behind_a_mean_have_its_mean_and_deviation(table: Table, seeds: int) -> None:
-    table.path.write_text("n,error\n16,5 (0.25)\n", encoding="utf-8")
-    curve = Curve.read(table.path, seeds=seeds)
-    assert len(curve) == seeds
-    assert curve.means == pytest.approx([5])
-    assert np.std(curve.error, ddof=1) == pytest.approx(0.25)
-    ordered = curve.error[np.argsort([int(seed) for seed in curve.seed])]
-    assert np.all(np.diff(ordered) > 0)
-    assert curve.seeds[0] == "1"
 
 
 def test_texts_are_cut_after_the_tenth() -> None:

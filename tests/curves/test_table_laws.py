@@ -132,17 +132,12 @@ def test_order_names_locale_kind_of_file_and_unit_change_no_curve(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_workbooks_and_parquet_are_read_alike(tmp_path: Path, data: st.DataObject) -> None:
+def test_workbooks_are_read_alike(tmp_path: Path, data: st.DataObject) -> None:
     pytest.importorskip("python_calamine")
-    arrow = pytest.importorskip("pyarrow")
     errors = data.draw(measured())
     rows = table(data, errors, "error")
     path = tmp_path / "table"
     path.write_bytes(workbook("".join(sheet_row(k, *row) for k, row in enumerate(rows, start=1))))
-    assert same(Curve.read_all(path), errors)
-    pytest.importorskip("pyarrow.parquet").write_table(
-        arrow.table({name: [row[name] for row in records(rows)] for name in rows[0]}), path
-    )
     assert same(Curve.read_all(path), errors)
 
 

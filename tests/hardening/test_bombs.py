@@ -271,22 +271,6 @@ def test_hdf5_leads_to_no_other_file(tmp_path: Path) -> None:
             read_images(f"{path}:{member}")
 
 
-# --- Tables --------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("little_memory")
-def test_parquet_that_repeats_a_long_text(tmp_path: Path) -> None:
-    arrow: Any = pytest.importorskip("pyarrow")
-    parquet: Any = pytest.importorskip("pyarrow.parquet")
-    rows = 60_000
-    once = arrow.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["x" * 100_000])
-    table = arrow.table({"n": np.full(rows, 4), "error": np.full(rows, 0.5), "model": once})
-    parquet.write_table(table, tmp_path / "a.parquet")
-    assert (tmp_path / "a.parquet").stat().st_size < 10_000
-    with pytest.raises(KoriskError, match=r"a\.parquet: cannot be read"):
-        Curve.read(tmp_path / "a.parquet")
-
-
 # --- Texts ---------------------------------------------------------------------------------------
 
 

@@ -28,8 +28,8 @@ READS = re.compile(
     r"|(.*\.)?(from_filelike|read_table|read_array_header_1_0|ParserCreate)"
 )
 FUZZED = {  # module: the readers that come there
-    "curves/binary.py": ("xlsx", "ods", "parquet"),
-    "curves/formats.py": ("csv", "json", "jsonl", "xlsx", "ods", "parquet", "frame"),
+    "curves/binary.py": ("xlsx",),
+    "curves/formats.py": ("csv", "json", "jsonl", "xlsx", "frame"),
     "files.py": ("csv", "json", "network", "study", "ablation", "prediction", "finished"),
     "images/formats/page.py": ("npy", "npz"),
     "images/formats/dicom.py": ("dicom",),
@@ -63,7 +63,7 @@ NO_FILE = {  # module: why
 # fewer where a file needs PyTorch.
 FEWER = {
     **dict.fromkeys(("lodopab", "study", "geometry"), 12),
-    **{"store": 20, "ablation": 12, "ods": 12},
+    **{"store": 20, "ablation": 12},
 }
 OTHERS, TIMES = 25, max(1, settings().max_examples // 50)
 SECONDS, MEMORY = 40.0, 2**28  # tracing memory, and busy cores, take several times as long

@@ -6,7 +6,6 @@ import io
 import json
 import math
 import sqlite3
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from dummy_work import STUDY, cell, raises_on_odd_seeds, tasks
 
 import korisk as kr
 from korisk.cli.export import export
-from korisk.errors import KoriskError, MissingExtraError
+from korisk.errors import KoriskError
 from korisk.report.contents import read_contents
 from korisk.store.cells import Result, Row, Task
 from korisk.store.file import DamagedError
@@ -137,8 +136,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         ("--metric", "mse"): "there are point-1, point-4; name one with point=",
         ("--metric", "msee", "--point", "point-1"): "no metric 'msee'; did you mean 'mse'?",
         ("--point", "point-5"): "no point 'point-5'; did you mean",
-        ("--format", "xml"): "--format must be one of csv, json, parquet, got 'xml'",
-        ("--format", "parquet"): "name it with --output FILE",
+        ("--format", "xml"): "--format must be one of csv, json, got 'xml'",
         ("--output", tmp_path / "no" / "table.csv"): "cannot be written",
     }.items():
         with pytest.raises(KoriskError) as error:
@@ -170,22 +168,3 @@ def test_an_output_is_replaced_whole_and_nothing_else_stays(tmp_path: Path) -> N
     command(tmp_path, "--output", output)
     assert len(records(output.read_text())) == 12
     assert {file.name for file in tmp_path.iterdir()} == {STORE_NAME, "table.csv"}
-
-
-def test_parquet_holds_what_a_store_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study(tmp_path, 2)
-    output = tmp_path / "table.parquet"
-    with monkeypatch.context() as without:
-        without.setitem(sys.modules, "pyarrow", None)
-        with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[parquet\]'"):
-            command(tmp_path, "--output", output)
-    assert not output.exists()
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs korisk[parquet]")
-    command(tmp_path, "--output", output)
-    rows = parquet.read_table(output).to_pylist()
-    with Store.read(tmp_path / STORE_NAME) as store:
-        expected = [
-            (f.task.point, f.task.seed, f.row.n, f.row.metrics["mse"]) for f in store.rows()
-        ]
-    assert [(row["point"], row["seed"], row["n"], row["mse"]) for row in rows] == expected
-    assert rows[0]["psnr"] == math.inf

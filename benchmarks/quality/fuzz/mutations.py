@@ -73,12 +73,6 @@ def near_start(rng: random.Random, content: bytes) -> bytes:
     return bytes_changed(rng, content[:cut]) + content[cut:]
 
 
-def near_end(rng: random.Random, content: bytes) -> bytes:
-    """The same within the last bytes, where Parquet and ZIP say what is where."""
-    cut = max(0, len(content) - 3000)
-    return content[:cut] + bytes_changed(rng, content[cut:])
-
-
 def text_changed(rng: random.Random, content: bytes) -> bytes:
     """Lines and words changed; now and then another encoding or other ends of lines."""
     text = content.decode("utf-8", "replace")

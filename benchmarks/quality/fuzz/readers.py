@@ -268,7 +268,6 @@ _BINARY = (mutations.bytes_changed, mutations.near_start)
 _PNG = (packed.png_mended, packed.png_mended, *_BINARY)
 _ZIP = (packed.zip_packed_again, packed.zip_mended, *_BINARY)
 _SHEETS = (tables.sheet_changed, tables.sheet_changed, tables.sheet_changed, *_ZIP)
-_PARQUET = (*_BINARY, mutations.near_end)
 _STORE = (mutations.store_changed, mutations.store_changed, *_BINARY)
 _YAML = (mutations.yaml_changed, mutations.yaml_changed, *_TEXT)
 _JSON = (mutations.json_changed, mutations.json_changed, *_TEXT)
@@ -283,14 +282,6 @@ READERS = {
         Reader(
             *("xlsx", "pilot.xlsx", tables.kept(".xlsx"), Curve.read_all, _SHEETS),
             needs="python_calamine",
-        ),
-        Reader(
-            *("ods", "pilot.ods", tables.kept(".ods"), Curve.read_all, _SHEETS),
-            needs="python_calamine",
-        ),
-        Reader(
-            *("parquet", "runs.parquet", tables.kept(".parquet"), Curve.read_all, _PARQUET),
-            needs="pyarrow",
         ),
         Reader("frame", "frame.json", tables.frames, tables.read_frame, _JSON),
         Reader("pilots", "pilot.db", tables.pilots, Curve.read_all, _STORE),

@@ -9,13 +9,12 @@ import typer
 from korisk._checks import one_of
 from korisk.cli.common.messages import tell
 from korisk.cli.common.options import Folder
-from korisk.errors import KoriskError
-from korisk.files import write_bytes, write_text
+from korisk.files import write_text
 from korisk.store.store import Store, store_path
 from korisk.studies import results
 from korisk.texts import counted
 
-_FORMATS = "csv, json or parquet (needs korisk[parquet]). [default: as FILE is named, else csv]"
+_FORMATS = "csv or json. [default: as FILE is named, else csv]"
 
 
 def export(
@@ -30,23 +29,17 @@ def export(
         suffix = output.suffix.removeprefix(".").lower() if output else "csv"
         kind = suffix if suffix in results.FORMATS else "csv"
     one_of("--format", kind, results.FORMATS)
-    if kind == "parquet" and output is None:
-        raise KoriskError("--format parquet writes a binary file; name it with --output FILE")
     with Store.read(store_path(path)) as store:
         failures = len(store.failures())
         if metric is None:
             table = results.results_table(store, point=point)
         else:
             table = results.pilot_table(store, metric, point=point)
-    if output is not None and kind == "parquet":
-        write_bytes(output, results.parquet_bytes(table))
+    text = results.json_text(table) if kind == "json" else results.csv_text(table)
+    if output is None:
+        sys.stdout.write(text)
     else:
-        text = results.json_text(table) if kind == "json" else results.csv_text(table)
-        if output is None:
-            sys.stdout.write(text)
-        else:
-            write_text(output, text)
-    if output is not None:
+        write_text(output, text)
         tell(f"wrote {output}")
     if failures:  # which have no rows, so that the table looks complete
         tell(f"{counted(failures, 'failed cell')} not in the table")

@@ -1,4 +1,4 @@
-"""Read workbooks and Parquet files as plain values, and refuse those that unpack to too much.
+"""Read workbooks as plain values, and refuse those that unpack to too much.
 
 A pilot is a small table. Sizes are checked before a library unpacks what a file holds: a damaged
 file may claim any number of rows, or repeat a long text in all of them.
@@ -15,10 +15,8 @@ from xml.etree import ElementTree
 UNPACKED = 64_000_000  # bytes of an unpacked file, against decompression bombs
 MEMBERS = 2_000  # of an archive
 MOST_SHEETS = 100
-MOST_ROWS = 2**20  # of a sheet, empty ones included; as many as spreadsheet programs allow
 _TAGS = 12  # for each cell: more of them are no table
 _REL = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
-_ODS = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _FAR = "it has cells far outside of any table"
 _LONG = f"it unpacks to more than {UNPACKED / 1e6:g} MB; a pilot is a small table"
 
@@ -49,30 +47,6 @@ def workbook(content: bytes, largest: int) -> dict[str, Sheet]:
     return sheets
 
 
-def parquet(content: bytes, largest: int) -> dict[str, list[Any]]:
-    """The columns of a Parquet file, without nested ones; ValueError beyond `largest` values."""
-    from pyarrow import parquet, types
-
-    about = parquet.read_metadata(io.BytesIO(content))
-    if about.num_rows * about.num_columns > largest:
-        raise ValueError(f"it holds more than {largest:,} values")
-    if sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups)) > UNPACKED:
-        raise ValueError(_LONG)
-    nested = (types.is_nested, types.is_fixed_size_binary)
-    fields = about.schema.to_arrow_schema()
-    names = [field.name for field in fields if not any(kind(field.type) for kind in nested)]
-    # As dictionaries, in which a repeated text is there once. Read without threads: with
-    # `read_table`, those that read ahead outlive the refusal of a damaged file, and crash.
-    file = parquet.ParquetFile(io.BytesIO(content), read_dictionary=names, pre_buffer=False)
-    table = file.read(columns=names, use_threads=False)
-    chunks = (chunk for column in table.columns for chunk in column.chunks)
-    texts = (chunk.dictionary.to_pylist() for chunk in chunks if types.is_dictionary(chunk.type))
-    longest = max((len(str(text)) for dictionary in texts for text in dictionary), default=0)
-    if longest * table.num_rows > UNPACKED:
-        raise ValueError(_LONG)
-    return {name: list(map(_plain, column)) for name, column in table.to_pydict().items()}
-
-
 def _plain(value: Any) -> Any:
     """A number, a text or None; dates and the like as texts."""
     return value if value is None or isinstance(value, str | int | float) else str(value)
@@ -88,13 +62,12 @@ def _checked(content: bytes, largest: int) -> tuple[bytes, dict[str, Sheet]]:
             files = {member.filename: archive.read(member) for member in members}
     except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError) as error:
         raise ValueError("it is a damaged archive") from error
-    if not {"xl/workbook.xml", "content.xml"} & files.keys():
-        arrays = {name[-4:] for name in files} == {".npy"}
-        kind = "an archive of NumPy arrays" if arrays else "a ZIP archive"
-        raise ValueError(f"it is {kind} and no workbook")
+    # A spreadsheet of LibreOffice's has a content.xml, which no limit below would count.
+    if "xl/workbook.xml" not in files or "content.xml" in files:
+        raise ValueError("it is a ZIP archive and no workbook of Excel's")
     if any(file.count(b"<") > _TAGS * largest for file in files.values()):
         raise ValueError(f"it holds more than {largest:,} cells")
-    sheets = _libre_sheets(files) if "content.xml" in files else _excel_sheets(files)
+    sheets = _sheets(files)
     for sheet in sheets.values():
         largest -= sheet.cells
         if largest < 0:
@@ -109,31 +82,7 @@ def _checked(content: bytes, largest: int) -> tuple[bytes, dict[str, Sheet]]:
     return verified.getvalue(), sheets
 
 
-def _libre_sheets(files: dict[str, bytes]) -> dict[str, Sheet]:
-    sheets = {}
-    for table in ElementTree.fromstring(files["content.xml"]).iter(f"{_ODS}table"):
-        rows = height = width = longest = 0
-        hidden: set[int] = set()
-        for row in table.iter(f"{_ODS}table-row"):
-            count = int(row.get(f"{_ODS}number-rows-repeated", "1"))
-            if not 0 <= count <= MOST_ROWS - rows:
-                raise ValueError(_FAR)
-            if row.get(f"{_ODS}visibility", "visible") != "visible":
-                hidden.update(range(rows + 1, rows + 1 + min(count, 100_000)))
-            rows, columns = rows + count, 0
-            for cell in row:
-                columns += int(cell.get(f"{_ODS}number-columns-repeated", "1"))
-                # Beyond its size and style, a cell has attributes of its value or formula.
-                if len(cell) or any("value" in name or "formula" in name for name in cell.attrib):
-                    height, width = rows, max(width, columns)
-                    texts = sum(map(len, cell.itertext())), *map(len, cell.attrib.values())
-                    longest = max(longest, *texts)
-        name = table.get(f"{_ODS}name", "")
-        sheets[name] = Sheet([], True, frozenset(hidden), (), height * width, longest)
-    return sheets
-
-
-def _excel_sheets(files: dict[str, bytes]) -> dict[str, Sheet]:
+def _sheets(files: dict[str, bytes]) -> dict[str, Sheet]:
     """Hidden rows and formulas without a value, which change what the user sees as the table."""
     sheets = {}
     links = ElementTree.fromstring(files["xl/_rels/workbook.xml.rels"])

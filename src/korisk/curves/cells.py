@@ -113,8 +113,8 @@ def is_unclear(cell: object, mark: str | None, *, is_count: bool) -> bool:
     return mark == "." and "." in text if is_count else mark not in text
 
 
-def number(cell: object, mark: str | None, *, decimals: bool = False) -> float:
-    """Parse the number in a cell by the decimal mark of its table; 1,024 may be a decimal."""
+def number(cell: object, mark: str | None) -> float:
+    """Parse the number in a cell by the decimal mark of its table."""
     if is_number(cell):
         with suppress(OverflowError):
             return float(cell)
@@ -122,8 +122,8 @@ def number(cell: object, mark: str | None, *, decimals: bool = False) -> float:
     text = _bare(cell) if isinstance(cell, str) else ""
     if not _is_numeric(text):
         raise CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
-    if _EITHER.fullmatch(text) and (decimals or mark is None):
-        return float(re.sub("[.,]", "." if decimals else "", text))
+    if _EITHER.fullmatch(text) and mark is None:  # thousands: `is_unclear` refuses others
+        return float(re.sub("[.,]", "", text))
     mark = mark or "."
     if not _FORMS[mark].fullmatch(text):
         remedy = f"write all with a decimal {'comma' if mark == ',' else 'point'}"

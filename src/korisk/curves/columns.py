@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
-from numbers import Real
 from typing import Any, NamedTuple, TypedDict
 
 from korisk._checks import one_of, require
 from korisk.curves.cells import MAX_LABEL, begins_as_number, folded, is_empty, rough
-from korisk.curves.formats import Answer, Grid, Question, distinct, in_short
+from korisk.curves.formats import Answer, Grid, Question, in_short
 from korisk.curves.unit import NAMES, listed_words, metric_units, words
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.texts import counted
@@ -37,8 +36,8 @@ _MEANS, _DEVIATIONS, _ASIDE, _NEVER, SUMMARIES, _BESIDE_METRICS = listed_words(
 _BESIDE_METRICS |= _MEANS.union(SPLITS)
 _OF_SPLITS = _BESIDE_METRICS - {"relative", "rel"}
 SUMMARIES |= _MEANS | _DEVIATIONS
-_ROLES = ("n", "error", "seed", "model", "metric", "deviation")  # that a user can name
-_MEASURES, _SHARES, PERCENT = listed_words("measures", "shares", "percent_words")
+_ROLES = ("n", "error", "seed", "model", "metric")  # that a user can name
+_MEASURES, PERCENT = listed_words("measures", "percent_words")
 PERCENT |= {"%"}
 _TITLE = 6  # words of one that names a metric
 MOST_ANSWERS = 4  # columns or values that a question lists
@@ -53,12 +52,9 @@ SEED_AT_END = re.compile(
 )
 _NUMBERED = re.compile(r"(?P<model>.+?)[\s_\-/.]+(?P<seed>(?P<letter>[A-Za-z]?)[0-9]+)")
 _SHORT = re.compile(r"[A-Za-z]?[\s_-]?[0-9]+")  # a seed, a site, a width or an N
-_SIZE = re.compile(r"(?i)(n\s*=?\s*)?([0-9]+)(?:\s+([a-z]+))?")
+_SIZE = re.compile(r"(?i)(n\s*=?\s*)?([2-9]|[1-9][0-9]+)(\s+[a-z]+)?")
 _SCALED = re.compile(
     r"(?i)(x|\*|\u00d7|\u00b7)\s*(1e|10)|1e[-+]?\d|10\s*\^|10[\u2070-\u207f\u00b9\u00b2\u00b3]|thousand|tsd|\bk\b"
-)
-_THOUSANDS = re.compile(
-    r"(?i)1e[-+]?0*3(?!\d)|10\s*\^[\s({]*[-\u2212]?3(?!\d)|10\u207b?\u00b3|1[,.\s]?000(?!\d)|thousand|tsd|\bk\b"
 )
 _TRANSFORMED = re.compile(r"(?i)(\b|_)(log|ln|sqrt|inv\w*)(\d|\b|_)|^\s*1\s*/|\^\s*-")
 
@@ -69,28 +65,19 @@ class Options(TypedDict, total=False):
     Parameters
     ----------
     columns : dict, optional
-        Our names and the table's, as {"n": "train_size"}: n, error, seed, model, metric, deviation.
+        Our names and the table's, as {"n": "train_size"}: n, error, seed, model, metric.
     filter : dict, optional
         Rows to read, as {"set": "test"}; {"set": "!train"} leaves rows out, a list names several.
     ignore : str or sequence of str, optional
         Columns without a role.
-    last : str, optional
-        A column such as epoch: of rows that differ only in it, the last is read.
-    scale : dict, optional
-        Factors for n and error, as {"n": 1000} where a table counts in thousands.
-    wide : {"seed", "model", "n"}, optional
-        What each column with an unknown name is: a seed, a model, or one N.
-    seeds : int, optional
-        Number of seeds behind each mean, for tables with means and standard deviations.
+    wide : {"seed", "model"}, optional
+        What each column with an unknown name is: a seed or a model.
     """
 
     columns: Mapping[str, str] | None
     filter: Mapping[str, str | Sequence[str]] | None
     ignore: str | Sequence[str] | None
-    last: str | None
-    scale: Mapping[str, float] | None
     wide: str | None
-    seeds: int | None
 
 
 class Values(NamedTuple):
@@ -101,8 +88,7 @@ class Values(NamedTuple):
     seed: str = ""
     metric: str = ""
     split: int = 1  # 0: of test data; 2 of validation, 3 of training data
-    aside: str = ""  # "std" of deviations, "aside" of other statistics
-    deviation: int | None = None  # the column of its standard deviations
+    aside: bool = False  # a standard deviation or another statistic
 
 
 class Layout:
@@ -115,8 +101,7 @@ class Layout:
         self.grid, self.header, self.source, self.options = grid, grid.header, grid.source, options
         self.notes, self.ask = list[str](), grid.source.ask
         self.keys = list(map(key_of, grid.header))
-        self.scale = checked("scale", options.get("scale"), _ROLES[:2])
-        columns = checked("columns", options.get("columns"), _ROLES)
+        columns = checked_columns(options.get("columns"))
         self.given = {role: place(grid, theirs) for role, theirs in columns.items()}
         settled = {place(grid, name) for name in listed(options.get("ignore"))}
         settled |= {*self.given.values()}
@@ -143,16 +128,14 @@ class Layout:
             for col in self.named(role)
             if {*map(folded, self.filled[col])} <= {*FLAGS}
         }
-        order = options.get("last")
-        self.order = place(grid, order) if order else None
         filters = (name for name in options.get("filter") or {} if not names_values(name))
-        assigned = {self.n, self.order, *self.seeds, *self.roles.values(), *self.flags}
+        assigned = {self.n, *self.seeds, *self.roles.values(), *self.flags}
         assigned |= {place(grid, name) for name in filters}
         self.rest = [col for col in self.free if col not in assigned]
         self.values = self.values_found()
-        assigned |= {col for value in self.values for col in (value.place, value.deviation)}
+        assigned |= {value.place for value in self.values}
         self.rest = [col for col in self.rest if col not in assigned]
-        self.check_scales()
+        self.check_factors()
 
     def named(self, role: str) -> list[int]:
         """The columns with a name of this role, or the one that the user assigned."""
@@ -179,6 +162,11 @@ class Layout:
             return self.given["n"]
         places = [col for col in self.free if names_n(self.keys[col])]
         places = [col for col in places if not {*words(self.header[col])} & _OTHER_SETS] or places
+        sizes = [head for head in self.header if _SIZE.fullmatch(head)]
+        counted_in_rows = self.numeric.intersection(places) or self.options.get("wide")
+        if len(sizes) > 1 and not counted_in_rows:
+            problem = f"N is in the heads of columns ({in_short(map(shown, sizes), 5)})"
+            raise self.source.error(f"{problem}; write a row for each N")
         if (col := self.one("n", places)) is None:
             raise self.missing("n")
         if self.header[col] != "n":
@@ -193,7 +181,6 @@ class Layout:
             for col, head in enumerate(self.header)
             if col in self.free and col in self.numeric and not _TRANSFORMED.search(head)
             if role != "n"
-            or _SHARES & {*words(head)}
             or all(size >= 2 and size % 1 == 0 for size in map(rough, self.filled[col]))
         ]
         problem = f"no {self.source.column} {role!r}, found {heads}; needed are n and error"
@@ -226,54 +213,38 @@ class Layout:
         """The question about columns with unknown names; the likeliest option comes first."""
         heads = [self.header[col] for col in odd]
         model = ("wide", "model", "if each column is a model")
-        seed, size = ("wide", "seed", "if each is a seed"), ("wide", "n", "if each is an N")
+        seed = ("wide", "seed", "if each is a seed")
         alone = self.columns("error", fine or odd, "for one alone")
         out = self.ignoring(odd, "to leave that out")
         answers = [out, model, seed, *alone] if fine else [*alone, model, seed]
         if all(_SHORT.fullmatch(re.split(r"[\s_]", head)[-1]) for head in heads):  # 1, 2 and s1, s2
-            answers = [seed, model, size]
+            answers = [seed, model]
         return self.ask(f"{self.names(odd)} may be models, seeds, or no errors at all", *answers)
 
-    def check_scales(self) -> None:
+    def check_factors(self) -> None:
         """Raise if numbers may be in thousands or the like, or N may not count samples."""
-        if "n" not in self.scale:
-            head, unit = self.header[self.n], _stated_unit(self.header[self.n])
-            marked = any(str(cell).endswith("%") for cell in self.filled[self.n])
-            if marked or "%" in unit or PERCENT & {*words(head)}:
-                problem = f"{shown(head)} is a share of the data, and N counts samples"
-                example = ("scale", {"n": 10}, "if 100% are 1,000 samples, for example")
-                raise self.ask(problem, example)
-            bracket = unit if unit != head else "n"
-            if _SCALED.search(unit) or not set(words(bracket)) <= _OF_N | _BESIDE_N:
-                raise self.ask_scale("n", head)
-        heads = [self.header[value.place] for value in self.values]
-        factors = {unit if _SCALED.search(unit) else "" for unit in map(_stated_unit, heads)}
-        # One factor would be wrong for columns in different units.
-        if len(factors) > 1 and self.scale.get("error") != 1:
-            names = self.names(value.place for value in self.values)
-            raise self.source.error(f"{names} count in different units; write all in one")
-        if factors != {""} and "error" not in self.scale:
-            raise self.ask_scale("error", heads[0])
-
-    def ask_scale(self, role: str, head: str) -> Question:
-        """The question about a column whose header states a unit; the likeliest comes first."""
-        unit = _stated_unit(head)
-        answers: list[Answer] = [("scale", {role: 1}, "if they are plain numbers")]
-        # Any other factor than a thousand is left to the user: a wrong one would be taken.
-        if _THOUSANDS.search(unit):
-            thousands = 1000 if role == "n" else 0.001
-            answers.insert(0, ("scale", {role: thousands}, "to multiply them"))
-        return self.ask(f"{shown(head)} may count in {shown(unit)}", *answers)
+        head, unit = self.header[self.n], _stated_unit(self.header[self.n])
+        marked = any(str(cell).endswith("%") for cell in self.filled[self.n])
+        if marked or "%" in unit or PERCENT & {*words(head)}:
+            problem = f"{shown(head)} is a share of the data, and N counts samples"
+            raise self.source.error(f"{problem}; write their number")
+        counts = unit == head or set(words(unit)) <= _OF_N | _BESIDE_N
+        for col in (self.n, *(value.place for value in self.values)):
+            unit = _stated_unit(self.header[col])
+            if _SCALED.search(unit) or (col == self.n and not counts):
+                problem = f"{shown(self.header[col])} may count in {shown(unit)}"
+                raise self.source.error(f"{problem}; write plain numbers below a head without it")
 
     # --- Columns of values ---
 
     def values_found(self) -> list[Values]:
         """The columns of values, by the user's options or by their names."""
         wide, header = self.options.get("wide"), self.header
+        one_of("wide", wide or "seed", ("seed", "model"))
         if "error" in self.given:
             col = self.given["error"]
             metric = "" if self.keys[col] in _PLAIN else base(header[col])
-            return [Values(col, metric=metric, deviation=self.given.get("deviation"))]
+            return [Values(col, metric=metric)]
         places = [col for col in self.rest if col in self.numeric or self.keys[col] == "error"]
         if not places:
             raise self.missing("error")
@@ -297,12 +268,6 @@ class Layout:
         title = next((text for text in titles if metric_units(words(text))), "")
         if title and not any(v.metric or self.keys[v.place] in _PLAIN for v in values):
             values = [value._replace(metric=title[:MAX_LABEL]) for value in values]
-        partners = {_plain(heads[col]): col for col in places if heads[col].aside == "std"}
-        spreads = [partners.get(_plain(heads[value.place])) for value in values]
-        if self.options.get("seeds") is not None:
-            return [v._replace(deviation=col) for v, col in zip(values, spreads, strict=True)]
-        if any(col is not None for col in spreads):
-            self.notes.append("means alone, without the number of seeds behind them")
         return values
 
     def kind(self, head: Values) -> str:
@@ -451,47 +416,6 @@ class Layout:
         return values
 
 
-def melted(grid: Grid, options: Options) -> Grid:
-    """A table with one column for each N, as one with a row for each N."""
-    wide, header = options.get("wide"), grid.header
-    one_of("wide", wide or "n", ("seed", "model", "n"))
-    assigned = {*checked("columns", options.get("columns"), _ROLES).values()}
-    assigned |= {*listed(options.get("ignore"))}
-    matches = ((col, _SIZE.fullmatch(head)) for col, head in enumerate(header))
-    sizes = {
-        col: match[2]
-        for col, match in matches
-        if match and (match[3] or "n").casefold() in _OF_N and header[col] not in assigned
-    }
-    labels = [col for col in range(len(header)) if col not in sizes]
-    keys = list(map(key_of, header))
-    texts = [str(row[labels[0]]) for _, row in grid.rows] if len(labels) == 1 else []
-    # N,16,64 above error,0.3,0.2: N as the first of the names of rows
-    above = bool(texts) and names_n(keys[labels[0]]) and not all(map(begins_as_number, texts))
-    if wide in ("seed", "model") or len(sizes) < 2 - (wide == "n"):
-        return grid
-    if wide != "n" and not above and any(map(names_n, keys)):
-        return grid
-    metrics = [header[col] for col in labels if metric_units(words(header[col]))]
-    notes, titles = [*grid.notes, "N in the heads of columns"], [*metrics, *grid.titles]
-    roles = {*NAMED["seed"], *NAMED["run"], *NAMED["metric"]}
-    if texts and keys[labels[0]] not in roles and header[labels[0]] not in assigned:
-        seeds = all(re.fullmatch(r"\d+", text) for text in texts)
-        heads = ["n", *(f"seed {text}" if seeds else text for text in texts)]
-        rows = [(col + 1, [n, *(row[col] for _, row in grid.rows)]) for col, n in sizes.items()]
-        source = replace(grid.source, place="column", column="row")
-        grid = replace(grid, source=source, header=heads, rows=rows, notes=notes, titles=titles)
-        return distinct(replace(grid, decibels=frozenset(heads if grid.decibels else ())))
-    title = next((text for text in titles if metric_units(words(text))), "value")
-    rows = [
-        (position, [*(row[label] for label in labels), n, row[col]])
-        for position, row in grid.rows
-        for col, n in sizes.items()
-    ]
-    heads = [*(header[col] for col in labels), "n", title]
-    return replace(grid, header=heads, rows=rows, notes=notes)
-
-
 def filtered(grid: Grid, options: Options) -> Grid:
     """The rows that match the user's filter."""
     rows, notes = grid.rows, list(grid.notes)
@@ -554,14 +478,14 @@ def in_percent(head: str) -> bool:
     return percent and (names_values(head) or base(head) != head)
 
 
-def checked(name: str, mapping: Any, known: Sequence[str]) -> Mapping[str, Any]:
-    """Check the keys and values of a mapping that the user gave."""
+def checked_columns(mapping: Any) -> Mapping[str, str]:
+    """Check the keys and values of the columns that the user named."""
     mapped = {} if mapping is None else mapping
-    require(isinstance(mapped, Mapping), name, "map our names to yours", mapped, "pass a dict")
-    kind, rule = (str, "be a column's name") if name == "columns" else (Real, "be a number")
+    require(isinstance(mapped, Mapping), "columns", "map our names to yours", mapped, "pass a dict")
     for key, value in mapped.items():
-        one_of(f"a key of {name}", key, tuple(known))
-        require(isinstance(value, kind), f"{name}[{key!r}]", rule, value, "write one")
+        one_of("a key of columns", key, _ROLES)
+        rule = "be a column's name"
+        require(isinstance(value, str), f"columns[{key!r}]", rule, value, "write one")
     return mapped
 
 
@@ -602,7 +526,7 @@ def parted(col: int, name: str) -> Values:
     in_metric = {k for start, end in spans for k in range(start, end)}
     metric_tokens = {flat[k][1] for k in in_metric}
     if re.fullmatch(r"[qp]?\d+\s*%", name):  # a quantile
-        return Values(col, aside="aside")
+        return Values(col, aside=True)
     spreads = _DEVIATIONS | _ASIDE
     # An error that is the only metric, as in "test error", is one; "erreur type" is a spread.
     spread = {word for k, (word, _) in enumerate(flat) if word in spreads and k not in in_metric}
@@ -615,21 +539,13 @@ def parted(col: int, name: str) -> Values:
     of_metric = {*range(len(tokens))} - of_model
     spoken = {word for word, of in flat if of in of_metric}
     split = min((_SPLIT_OF[word] for word in spoken & _SPLIT_OF.keys()), default=1)
-    kind = "std" if spread & _DEVIATIONS else "aside" if spread else ""
     model = " ".join(token for k, token in enumerate(tokens) if k not in of_metric).strip(" -")
     if not metric_tokens & of_metric:
-        return Values(col, model if spread else rest, seed, aside=kind)
+        return Values(col, model if spread else rest, seed, aside=bool(spread))
     metric = "_".join(token for k, token in enumerate(tokens) if k in of_metric) if model else rest
-    return Values(col, model, seed, metric, split, kind)
+    return Values(col, model, seed, metric, split, bool(spread))
 
 
 def _stem(metric: str) -> str:
     """A metric without its split."""
     return " ".join(word for word in words(metric) if word not in _OF_SPLITS)
-
-
-def _plain(head: Values) -> str:
-    """The words that a column of means shares with that of its standard deviations."""
-    tokens = words(f"{head.model} {head.metric} {head.seed}")
-    aside = _MEANS | _DEVIATIONS | _ASIDE | _PLAIN
-    return " ".join(word for word in tokens if word not in aside)

@@ -224,7 +224,7 @@ class Curve(Shown):
         Parameters
         ----------
         source : str, path, iterable of mappings, or data frame
-            Errors over N: the path of a table (CSV, Excel, JSON, Parquet ...) with n and error,
+            Errors over N: the path of a table (CSV, Excel, JSON ...) with n and error,
             or one column for each seed or model; the store of a pilot or study; records such as
             {"n": 64, "error": 0.1, "seed": 1}; or a frame of pandas or polars. See
             docs/reference/pilot-file.md.
@@ -309,6 +309,9 @@ class Curve(Shown):
         cls, source: object, point: str | None, options: dict[str, Any], *, single: bool = False
     ) -> tuple[Self, ...]:
         """The curves of a table or a store; the one of a model, if a single one is asked for."""
+        known = {"model", "metric", "unit", "worksheet", *Options.__annotations__}
+        for name in options.keys() - known:  # ignored, it would be taken for granted
+            raise KoriskError(f"no option {shown(name)} of a table{did_you_mean(name, known)}")
         path = source if isinstance(source, str | PathLike) else None
         if path is not None and formats.is_store(path):
             curves = cls._stored(path, point, options)

@@ -1,18 +1,18 @@
-"""Read text, JSON, spreadsheets, Parquet and data frames into one kind of table.
+"""Read text, JSON, workbooks and data frames into one kind of table.
 
 A `Grid` has a header and rows of cells, each row with its position as the user counts. Cells are
 texts, numbers, or None if empty; `read.py` interprets them. Text is split at a delimiter, or
-copied from Markdown; a header may have two rows.
+copied from Markdown.
 """
 
 import csv
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from korisk.texts import counted
 if TYPE_CHECKING:
     from korisk.curves.binary import Sheet
 
-_Content = TypeVar("_Content")
 _Rows = list[tuple[int, list[Any]]]  # with their positions
 
 MAX_BYTES = 16_000_000
@@ -33,7 +32,6 @@ MAX_LINE = 1_000_000  # characters
 
 # First bytes of formats that are not text.
 _WORKBOOK = b"PK\x03\x04"  # a ZIP archive
-_PARQUET = b"PAR1"
 _RECORD = '{"n": 64, "error": 0.1}'
 _PERCENT_HEAD = re.compile(r"(?i)\s*%\s*(of|data|train)")  # of a share of the data, no comment
 _BARE = re.compile(r"[\w.+-]+")  # nearly all cells: nothing to strip, no quotes
@@ -121,15 +119,11 @@ def read_grid(path: str | PathLike[str], worksheet: str | None = None) -> Grid:
     # Extensions are not trusted: exports are often misnamed, such as tab-separated .xls files.
     content = read_bytes(path, max_bytes=MAX_BYTES)
     source = Source(str(path))
-    from korisk.curves import binary  # imports zipfile and XML
-
     if content.startswith(_WORKBOOK):
-        return _of_sheets(_unpacked(binary.workbook, content, source), source, worksheet)
+        return _of_sheets(_unpacked(content, source), source, worksheet)
     if worksheet is not None:
         rest = " does not apply; leave it out"
         raise source.error("is no spreadsheet, so ", Argument("worksheet", ...), rest)
-    if content.startswith(_PARQUET):
-        return _of_columns(_unpacked(binary.parquet, content, source), source)
     return _of_text(_decoded(content, str(path)), str(path))
 
 
@@ -201,7 +195,7 @@ def _cell(value: Any) -> object:
 
 
 def _checked(grid: Grid) -> Grid:
-    """The table without empty rows and columns."""
+    """The table without empty rows and columns; names of columns must differ."""
     rows = [row for row in grid.rows if any(cell is not None for cell in row[1])]
     if not rows:
         raise grid.source.error("holds no measurements; add rows with n and error")
@@ -212,21 +206,16 @@ def _checked(grid: Grid) -> Grid:
     ]
     header = [grid.header[place] or f"column {place + 1}" for place in used]
     rows = [(position, [row[place] for place in used]) for position, row in rows]
-    return distinct(replace(grid, header=header, rows=rows))
-
-
-def distinct(grid: Grid) -> Grid:
-    """The table, whose columns must have different names."""
-    folded = [name.casefold() for name in grid.header]
-    for index, name in enumerate(grid.header):
+    folded = [name.casefold() for name in header]
+    for index, name in enumerate(header):
         if folded[index] in folded[:index]:
             twice = f"{grid.source.column} {shown(name)} is there twice"
             raise grid.source.error(f"{twice}; rename or remove one")
-    return grid
+    return replace(grid, header=header, rows=rows)
 
 
 def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
-    """The table in rows of a text or a sheet: titles, a header of one or two rows, and a body."""
+    """The table in rows of a text or a sheet: titles, a header, a body, and notes."""
     if not rows:
         raise source.error("holds no table; write a header such as n,error,seed first")
     # Rows with one cell above the header are titles, and below the body notes.
@@ -243,20 +232,9 @@ def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
     header = [re.sub(r"^(\d+)\.0$", r"\1", str(cell or "").strip()) for cell in first]
     width = len(header)
     merged = len(set(filter(None, header))) < width
-    if body and _is_head(body[0][1], body[1:], merged=merged):
-        upper = ""
-        types = re.compile(r"<\w+>|\[-?\]")  # of R's tibbles, and units of numbers without one
-        below = [types.sub("", str(cell or "")) for cell in body.pop(0)[1]] + [""] * width
-        # A cell that spans several columns is written in the first of them.
-        for column, name in enumerate(header):
-            upper = name or upper
-            header[column] = f"{upper} {below[column]}".strip()
-        notes = [*notes, "the head has two rows"]
-    # pandas writes the name of an index into a row of its own below the header.
-    index, *others = body[0][1] if body else [""]
-    if index and width > 1 and not any(others) and not _is_number(index):
-        header[0] = str(index)
-        del body[0]
+    below = body[0][1] if body else []
+    if len(below) > 1 and not any(map(_is_number, below)) and (merged or all(below[1:])):
+        raise source.error(f"{source.at(body[0][0])} has no numbers; write a head of one row")
     # R and pandas write names of rows without a header cell: rows are one cell longer.
     extra = [str(cells[0]) for _, cells in body if len(cells) == width + 1]
     counts = [[str(row + first) for row in range(len(body))] for first in (0, 1)]
@@ -274,14 +252,6 @@ def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
         raise source.error(f"{in_short(problems)}; fill them up, {remedy}")
     cells = [(position, [_cell(cell) for cell in row[:width]]) for position, row in body]
     return _checked(Grid(source, header, cells, notes, titles=titles))
-
-
-def _is_head(cells: list[Any], body: _Rows, *, merged: bool) -> bool:
-    """Whether a row is the second one of a header: without numbers, or with those of seeds."""
-    if any(map(_is_number, cells)):  # seeds below models that stand in several columns
-        below = [row[0] for _, row in body if any(row[1:])]
-        return merged and not _is_number(cells[0]) and bool(below) and all(map(_is_number, below))
-    return merged or (len(cells) > 1 and all(cells[1:]))
 
 
 def _is_number(cell: object) -> bool:
@@ -414,23 +384,24 @@ def _of_json(text: str, name: str) -> Grid:
     return grid_of_records(content, source)
 
 
-# --- Workbooks and Parquet -----------------------------------------------------------------------
+# --- Workbooks -----------------------------------------------------------------------------------
 
 
-def _unpacked(reader: Callable[[bytes, int], _Content], content: bytes, source: Source) -> _Content:
-    """What a reader of `binary.py` returns; one line for whatever a damaged file makes it raise."""
+def _unpacked(content: bytes, source: Source) -> dict[str, "Sheet"]:
+    """The sheets of a workbook; one line for whatever a damaged file makes its reader raise."""
+    from korisk.curves import binary  # imports zipfile and XML
+
     try:
-        return reader(content, MAX_CELLS)
-    except ModuleNotFoundError as error:
-        problem = f"needs {str(error.name).replace('_', '-')}, which is not installed"
-        extra = "parquet" if error.name == "pyarrow" else "io"
-        remedy = f"pip install 'korisk[{extra}]', or save the table as CSV"
+        return binary.workbook(content, MAX_CELLS)
+    except ModuleNotFoundError:
+        remedy = "pip install 'korisk[io]', or save the table as CSV"
+        problem = "needs python-calamine, which is not installed"
         raise MissingExtraError(f"{source.name}: {problem}; {remedy}") from None
-    except BaseException as error:  # readers in Rust panic, which is no Exception
+    except BaseException as error:  # its reader in Rust panics, which is no Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         problem = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise source.error(f"cannot be read: {problem}; save it again, or as CSV") from None
+        raise source.error(f"cannot be read: {problem}; save it as .xlsx or CSV") from None
 
 
 def _of_sheets(sheets: dict[str, "Sheet"], source: Source, worksheet: str | None) -> Grid:

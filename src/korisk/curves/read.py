@@ -1,12 +1,11 @@
 """Extract measurements from a table, by the roles of its columns that `columns.py` finds.
 
 A table is *long*, one measurement per row (n, error, maybe seed, model, metric), or *wide*, one
-seed, model or N per column. Any other column either distinguishes nothing and is reported as not
+seed or model per column. Any other column either distinguishes nothing and is reported as not
 used, or it splits what would be one curve: then the table is ambiguous, and the error names the
 options to pass. `Measurements.read_as` notes how a table was read.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -17,10 +16,10 @@ from typing import Any, NamedTuple
 from korisk.curves import cells as parsing
 from korisk.curves import columns as roles
 from korisk.curves.cells import CellError, begins_as_number, folded, is_empty, rough
-from korisk.curves.columns import FLAGS, NAMED, SPLITS, Layout, Options, base, names_n
+from korisk.curves.columns import FLAGS, NAMED, SPLITS, Layout, Options, names_n
 from korisk.curves.formats import Answer, Grid, Question, Source, in_short
 from korisk.curves.unit import listed_words, words
-from korisk.errors import KoriskError, invalid, shown
+from korisk.errors import KoriskError, shown
 from korisk.texts import counted
 
 DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
@@ -35,8 +34,8 @@ _DRESSED = re.compile(
 )
 # 0.12 ± 0.01, 0.12 (0.01), 31.2(15), 0.61 [0.55, 0.67] and 0.71 (0.62-0.80)
 _SPREAD = re.compile(
-    rf"(?P<mean>{_NUMBER}\s*%?)\s*(?:(?:±|\+/-|\+-)\s*(?P<spread>{_NUMBER}\s*%?)"
-    rf"|\((?P<bare>{_NUMBER})\)|[\[(]\s*{_NUMBER}\s*(?:[,;]|-|\u2013|to)\s*{_NUMBER}\s*[\])])(?:\s*\(n\s*=\s*\d+\))?"
+    rf"(?P<mean>{_NUMBER}\s*%?)\s*(?:(?:±|\+/-|\+-)\s*{_NUMBER}\s*%?"
+    rf"|\({_NUMBER}\)|[\[(]\s*{_NUMBER}\s*(?:[,;]|-|\u2013|to)\s*{_NUMBER}\s*[\])])(?:\s*\(n\s*=\s*\d+\))?"
 )
 
 
@@ -52,7 +51,6 @@ class Measurement(NamedTuple):
     unit: str  # by a column of that name, else ""
     heads: tuple[str, str]  # the names of the columns of N and of the value
     text: str  # of its cell
-    order: float = 0.0  # in the column of `last`
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,7 @@ class _Row(NamedTuple):
 
 def measurements(grid: Grid, options: Options) -> Measurements:
     """The measurements of a table."""
-    grid = roles.melted(roles.filtered(_cleaned(_verified(grid)), options), options)
-    return _Reader(grid, options).measurements()
+    return _Reader(roles.filtered(_cleaned(_verified(grid)), options), options).measurements()
 
 
 class _Reader(Layout):
@@ -114,15 +111,10 @@ class _Reader(Layout):
                 for position, row in self.grid.rows
                 if parsing.is_unclear(row[col], self.mark, is_count=role == "n")
             ]
-            if unclear and role not in self.scale:
-                decimals = ("scale", {role: 1}, "for decimals")
-                answers: list[Answer] = [decimals, ("scale", {role: 1000}, "for thousands")]
-                every = len(unclear) == sum(len(self.filled[col]) for col in cols)
-                # One factor would be wrong for other numbers.
-                rest = "" if every else "; write thousands without the mark"
+            if unclear:
                 position, col, text = min(unclear)  # the first row
-                problem = f"{text} may be a thousand or a decimal{rest}"
-                raise self.wrong(position, col, problem, *answers if every else [])
+                problem = f"{text} may be a thousand or a decimal; write thousands without a mark"
+                raise self.wrong(position, col, f"{problem}, decimals with points between commas")
 
     def measurements(self) -> Measurements:
         """The measurements of all rows."""
@@ -135,15 +127,13 @@ class _Reader(Layout):
             but = f" but {', '.join(skipped)}" if skipped else ""
             raise self.source.error(f"holds no measurements{but}; add rows with n and error")
         odd = [row for row in rows if row.n % 1 or row.n < 2]
-        if odd and "n" not in self.scale:
+        if odd:
             texts = [f"!{folded(row.cells[self.n])}" for row in odd]
             head = self.header[self.n]
             answer: Answer = ("filter", {head: [*dict.fromkeys(texts)]}, "to leave these rows out")
-            # Fractions of N are shares of a training set, whose size the table does not say.
-            if any(row.n % 1 for row in odd) and all(row.n <= 1 for row in rows):
-                answer = ("scale", {"n": 1000}, "if a share of 1 is 1,000 samples, for example")
-            problem = f"N must be a whole number from 2 to 10^15, got {odd[0].n!r}"
-            raise self.wrong(odd[0].position, self.n, problem, answer)
+            problem = f"N must be a whole number of samples from 2 to 10^15, got {odd[0].n!r}"
+            answers = [answer] if len(odd) < len(rows) else []
+            raise self.wrong(odd[0].position, self.n, problem, *answers)
         self.check_others(rows)
         if seeds := self.repetitions(rows):
             rows = [row._replace(seed=seed) for row, seed in zip(rows, seeds, strict=True)]
@@ -151,13 +141,6 @@ class _Reader(Layout):
         table = [value for row in rows for value in self.measured(row)]
         commas = ["decimal commas"] * (self.mark == ",")
         notes = [*self.notes, *self.grid.notes, *commas, *skipped]
-        notes += [f"{name} times {by:g}" for name, by in self.scale.items() if by != 1]
-        # The last row of each run wins, whatever the order of rows in the table.
-        if last := self.options.get("last"):
-            notes.append(f"the last {shown(last)} of each run")
-            table.sort(key=lambda row: row.order)
-            table = list({(r.n, r.seed, r.model, r.metric): r for r in table}.values())
-            table.sort(key=lambda row: row.position)
         unused = [self.header[col] for col in self.rest if self.filled[col]]
         return Measurements(self.source, table, self.percent_signs(rows), notes, unused)
 
@@ -173,7 +156,7 @@ class _Reader(Layout):
 
     def repetitions(self, rows: list[_Row]) -> list[str]:
         """Seeds of rows that only repeat their N, each as often; empty if there is no need."""
-        if self.seeds or self.order is not None or any(v.seed for v in self.values):
+        if self.seeds or any(v.seed for v in self.values):
             return []
         keys = [(row.n, row.model, row.metric) for row in rows]
         values = [tuple(folded(row.cells[v.place]) for v in self.values) for row in rows]
@@ -193,8 +176,7 @@ class _Reader(Layout):
         if is_empty(row[col]):
             return None
         try:
-            role = "n" if col == self.n else "error"
-            return parsing.number(row[col], self.mark, decimals=role in self.scale)
+            return parsing.number(row[col], self.mark)
         except CellError as error:
             # Texts among numbers may be left out; 2S6 and 1O are numbers with a typing error.
             texts = [str(c) for c in self.filled[col] if not begins_as_number(c)]
@@ -237,32 +219,21 @@ class _Reader(Layout):
         return "excluded row" * any(FLAGS.get(folded(cells[col]), 0) == flag for col, flag in flags)
 
     def measured(self, row: _Row) -> Iterable[Measurement]:
-        """The measurements of a row; a mean with a deviation becomes one for each seed."""
-        factors = {"n": 1.0, "error": 1.0, **self.scale}
+        """The measurements of a row: one for each column of values that is filled."""
         for column in self.values:
             if (value := self.number(row.position, row.cells, column.place)) is None:
                 continue
-            spread = column.deviation
-            deviation = None if spread is None else self.number(row.position, row.cells, spread)
-            first = Measurement(
+            yield Measurement(
                 row.position,
-                row.n * factors["n"],
-                value * factors["error"],
+                row.n,
+                value,
                 column.seed or row.seed,
                 column.model or row.model,
                 row.metric or column.metric,
                 "dB" if self.header[column.place] in self.grid.decibels else row.unit,
                 (self.header[self.n], self.header[column.place]),
                 folded(row.cells[column.place]),
-                0.0 if self.order is None else rough(row.cells[self.order]),
             )
-            if deviation is None:
-                yield first
-                continue
-            # Values at normal scores have exactly this mean and standard deviation.
-            for seed, score in enumerate(_scores(self.options.get("seeds")), start=1):
-                value = first.value + deviation * factors["error"] * score
-                yield first._replace(value=value, seed=str(seed))
 
     def percent_signs(self, rows: list[_Row]) -> set[str]:
         """The columns whose values or header are in percent."""
@@ -301,22 +272,23 @@ class _Reader(Layout):
             if not splits or distinct == len(cells) or (numeric and not recurs):
                 continue
             spelled = {folded(row.cells[col]): str(row.cells[col]) for row in rows}
-            of_split = {*present} <= {*SPLITS}
+            of_split, progress = {*present} <= {*SPLITS}, _PROGRESS & {*words(name)}
             order = filter({*present}.__contains__, SPLITS) if of_split else dict.fromkeys(present)
             texts = [spelled[cell] for cell in order]  # of splits, test data first
-            picked = texts if len(texts) <= roles.MOST_ANSWERS else texts[-1:]
+            if progress:
+                texts.sort(key=rough)
+            picked = texts[-1:] if progress or len(texts) > roles.MOST_ANSWERS else texts
             single = [("filter", {name: text}, "for that alone") for text in picked]
             model = self.columns("model", [col], "if it tells models apart")
             seed = self.columns("seed", [col], "if it numbers repetitions")
-            last = [("last", name, "for the last of each run")] * numeric
             if of_split:
                 answers = [*single]
-            elif _PROGRESS & {*words(name)}:
-                answers = [*last, *single, *model, *seed, unused]
+            elif progress:
+                answers = [*single, *model, *seed, unused]
             elif self.keys[col] in NAMED["run"] and max(map(len, texts)) <= 2:  # A, B
                 answers = [*seed, *model, *single, unused]
             else:
-                answers = [*model, *single, *seed, *last, unused]
+                answers = [*model, *single, *seed, unused]
             names = in_short(map(shown, texts), roles.MOST_ANSWERS)
             raise self.ask(f"{shown(name)} has {names} in one curve", *answers)
 
@@ -347,9 +319,9 @@ def _verified(grid: Grid) -> Grid:
 
 def _cleaned(grid: Grid) -> Grid:
     """The table with plain numbers: without marks around them, spreads, and merged cells."""
-    header, notes = list(grid.header), list(grid.notes)
-    columns = [[row[col] for _, row in grid.rows] for col in range(len(header))]
-    keys = ["_".join(words(head)) for head in header]
+    notes = list(grid.notes)
+    columns = [[row[col] for _, row in grid.rows] for col in range(len(grid.header))]
+    keys = ["_".join(words(head)) for head in grid.header]
     labels = set().union(*NAMED.values())
     decibels = set[str]()
     for col, head in enumerate(grid.header):
@@ -358,12 +330,8 @@ def _cleaned(grid: Grid) -> Grid:
             continue
         cells = [_plain(cell) for cell in columns[col]]
         pairs = _matches(_SPREAD, cells)
-        spreads = [pair and (pair["spread"] or _last_digits(pair)) for pair in pairs]
-        if any(spreads):
-            header.append(f"{base(head)} std")
-            columns.append([spread or None for spread in spreads])
-        elif any(pairs):
-            notes.append(f"intervals in {shown(head)} are not used")
+        if any(pairs):
+            notes.append(f"spreads in {shown(head)} are not used")
         cells = [pair["mean"].strip() if pair else cells[k] for k, pair in enumerate(pairs)]
         dressed = _matches(_DRESSED, cells)
         units = {(match["unit"] or "").casefold() for match in dressed if match}
@@ -382,7 +350,7 @@ def _cleaned(grid: Grid) -> Grid:
             notes += ["empty cells filled from above"] * (columns[col] != cells)
     positions = (position for position, _ in grid.rows)
     rows = [*zip(positions, map(list, zip(*columns, strict=True)), strict=True)]
-    return replace(grid, header=header, rows=rows, notes=notes, decibels=frozenset(decibels))
+    return replace(grid, rows=rows, notes=notes, decibels=frozenset(decibels))
 
 
 def _matches(pattern: re.Pattern[str], cells: list[Any]) -> list[re.Match[str] | None]:
@@ -395,15 +363,6 @@ def _plain(cell: Any) -> Any:
     return cell.replace("$", "").replace("\\pm", "±") if isinstance(cell, str) else cell
 
 
-def _last_digits(pair: re.Match[str]) -> str | None:
-    """The spread in 0.12 (0.01), and in 31.2(15), which means 1.5."""
-    bare, mean = pair["bare"], pair["mean"].strip(" %")
-    if not bare or not bare.isdigit() or not re.search(r"[.,]", mean):
-        return bare
-    decimals = len(re.split(r"[.,]", mean)[-1])
-    return f"{int(bare) / 10**decimals:.{decimals}f}".replace(".", "," if "," in mean else ".")
-
-
 def _undressed(match: re.Match[str] | None, cell: Any) -> Any:
     """The number in a cell without the marks around it."""
     if not match:
@@ -413,18 +372,3 @@ def _undressed(match: re.Match[str] | None, cell: Any) -> Any:
         return rough(text) * (1e6 if unit == "M" else 1e3)
     text = re.sub("[dD]", "e", text)
     return f"{text}%" if unit == "%" else text
-
-
-# --- After all rows are read ---------------------------------------------------------------------
-
-
-def _scores(seeds: int | None) -> list[float]:
-    """Normal scores with mean 0 and sample standard deviation 1, one for each seed."""
-    if not isinstance(seeds, int) or not 2 <= seeds <= 1000:
-        rule = "be a whole number from 2 to 1000"
-        raise invalid("seeds", rule, seeds, "count those of each mean")
-    from statistics import NormalDist  # it loads fractions, which `import korisk` need not
-
-    scores = [NormalDist().inv_cdf((k + 0.5) / seeds) for k in range(seeds)]
-    unit = math.sqrt(sum(score * score for score in scores) / (seeds - 1))
-    return [score / unit for score in scores]

@@ -1,11 +1,10 @@
-"""Curves and tables (CSV, JSON, Parquet) of stored results."""
+"""Curves and tables (CSV, JSON) of stored results."""
 
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from korisk import _json
 from korisk._group import grouped
@@ -14,14 +13,14 @@ from korisk.curves import stored
 from korisk.curves.curve import Curve
 from korisk.curves.read import DIGEST
 from korisk.curves.unit import unit_by_name
-from korisk.errors import Argument, KoriskError, did_you_mean, needed_by
+from korisk.errors import Argument, KoriskError, did_you_mean
 from korisk.files import to_cell
 from korisk.store.cells import row_digests
 from korisk.store.store import FlatRow, Store
 
 Value = str | int | float | bool | None
 
-FORMATS = ("csv", "json", "parquet")
+FORMATS = ("csv", "json")
 _FROM_DETAIL = ("lambda", "seconds")  # columns from a row's detail, where it has them
 
 
@@ -169,25 +168,6 @@ def json_text(table: Table) -> str:
     """The table as a list of records; infinite and undefined values become null."""
     records = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     return _json.json_text(records, indent=1) + "\n"
-
-
-def parquet_bytes(table: Table) -> bytes:
-    """The table as a Parquet file; columns of mixed types become floats or texts."""
-    with needed_by("Parquet", "pyarrow", "'korisk[parquet]', or use the format csv"):
-        import pyarrow as arrow
-        from pyarrow import parquet
-    columns = {}
-    for index, name in enumerate(table.columns):
-        values: list[Any] = [row[index] for row in table.rows]
-        kinds = {type(value) for value in values if value is not None}
-        # A column of Parquet has one type.
-        if len(kinds) > 1:
-            convert: Callable[[Any], Value] = float if kinds == {int, float} else str
-            values = [None if value is None else convert(value) for value in values]
-        columns[name] = values
-    content = io.BytesIO()
-    parquet.write_table(arrow.table(columns), content)
-    return content.getvalue()
 
 
 def _rows(store: Store, point: str | None) -> list[FlatRow]:
