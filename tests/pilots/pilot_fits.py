@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from korisk.pilots import Compute, Limits, PilotModel
+from korisk.pilots import Compute, PilotModel
 
 SLEEP = ["sleep", "300"]
 FOLDER = "PILOT_FITS_FOLDER"  # where processes that are left behind write their ids
@@ -21,10 +21,9 @@ FOLDER = "PILOT_FITS_FOLDER"  # where processes that are left behind write their
 
 def grouped(**options: Any) -> dict[str, Any]:
     """Arguments of `run_pilot` with those of its value objects put into them."""
-    for argument, kind in (("compute", Compute), ("limits", Limits)):
-        names = [each.name for each in fields(kind) if each.name in options]
-        if names:
-            options[argument] = kind(**{name: options.pop(name) for name in names})
+    names = [each.name for each in fields(Compute) if each.name in options]
+    if names:
+        options["compute"] = Compute(**{name: options.pop(name) for name in names})
     if "settings" in options:
         name = options.pop("model", None)
         options["model"] = PilotModel(name=name, settings=options.pop("settings"))
@@ -44,15 +43,6 @@ def scores(n: int, seed: int) -> dict[str, Any]:
 
 def note(pid: int) -> None:
     (Path(os.environ[FOLDER]) / str(pid)).touch()
-
-
-def hangs(n: int, seed: int) -> float:
-    """With a child, which must not outlive it, and deaf to polite requests."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    note(subprocess.Popen(SLEEP).pid)
-    note(os.getpid())
-    time.sleep(300)
-    return power(n, seed)
 
 
 def kills_itself(n: int, seed: int) -> float:
@@ -93,7 +83,7 @@ def raises(n: int, seed: int) -> float:
 
 # The worker of the last one ends in peace, and must take along what that has left.
 BEHAVIOURS = [
-    *(kills_itself, hangs, power, leaves, forks),
+    *(kills_itself, power, leaves, forks),
     *(forks_and_raises, raises, leaves_things_running),
 ]
 
@@ -140,26 +130,22 @@ def speaks_badly(n: int, seed: int) -> float:
     raise SpeaksBadly
 
 
-WITHOUT_TIMEOUT = [has_a_child, interrupts_itself, speaks_badly, leaves_a_sleeper]
+MORE_BEHAVIOURS = [has_a_child, interrupts_itself, speaks_badly, leaves_a_sleeper]
 
 
-def without_timeout(n: int, seed: int) -> float:
-    return float(WITHOUT_TIMEOUT[seed](n, seed))
+def more_by_seed(n: int, seed: int) -> float:
+    return float(MORE_BEHAVIOURS[seed](n, seed))
 
 
 def hangs_with_a_child(n: int, seed: int) -> float:
+    """Deaf to polite requests, as its child is."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(300,))
     child.start()
     assert child.pid is not None
     note(child.pid)
     note(os.getpid())
     time.sleep(300)
-    return power(n, seed)
-
-
-def hangs_at_32(n: int, seed: int) -> float:
-    if n == 32:
-        time.sleep(300)
     return power(n, seed)
 
 

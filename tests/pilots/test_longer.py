@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import korisk as kr
 from korisk.cli.app import app
-from korisk.pilots import Compute, Limits
+from korisk.pilots import Compute
 from korisk.planning.pilot import read_training
 from korisk.report.contents import read_contents
 
@@ -123,28 +123,6 @@ def test_a_longer_run_is_resumed_and_in_no_curve(tmp_path: Path) -> None:
     table.write_text(CliRunner().invoke(app, ["export", str(store)]).stdout)
     assert kr.Curve.read(table, metric="mse") == pilot.curve
     assert kr.run_pilot(fit, SIZES, 2, store=store).longer is None
-
-
-def test_a_pilot_that_grows_trains_its_last_size_longer(tmp_path: Path) -> None:
-    fit, limits = Trained(0.08, 0.01, 0.0), Limits(largest=1024, narrow_enough=1.01)
-
-    def run() -> kr.Pilot:
-        store = tmp_path / "pilot.db"
-        return kr.run_pilot(fit, SIZES[:-1], 2, longer=3, target=0.1, limits=limits, store=store)
-
-    pilot = run()
-    assert max(pilot.sizes) > 256
-    assert [fit.n for fit in pilot.longer_fits] == [max(pilot.sizes)] * 2
-    calls = len(fit.calls)
-    assert run().curve == pilot.curve
-    assert len(fit.calls) == calls
-
-
-def test_limits_hold_for_a_longer_run_too() -> None:
-    fit = Trained(0.08, 0.01, 0.01)
-    pilot = kr.run_pilot(fit, SIZES, 2, longer=3, limits=Limits(most_fits=9))
-    assert (len(fit.calls), pilot.longer_fits) == (8, ())
-    assert "more than 9 fits" in pilot.stopped
 
 
 def test_a_longer_run_that_fails_is_a_failure_and_no_evidence() -> None:

@@ -14,7 +14,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import make_pipeline
@@ -23,7 +22,6 @@ from sklearn.tree import DecisionTreeRegressor
 
 import korisk as kr
 from korisk.errors import KoriskError
-from korisk.pilots import Limits
 from korisk.pilots.adapters import held_out, stratified_order, subset_order
 from korisk.pilots.fit import pickled
 from korisk.pilots.run import run_pilot
@@ -211,11 +209,6 @@ def test_what_scikit_learn_cannot_do_is_refused_in_words(data: tuple[Array, Arra
         (Ridge(), {"scoring": "acuracy"}, "did you mean 'accuracy'"),
         (Ridge(), {"scoring": lambda *a: 1.0}, "use run_pilot"),
         (Ridge(), {"sizes": [10, 151]}, "at most the 150 training samples there are, got 151"),
-        (
-            Ridge(),
-            {"target": 0.5, "limits": Limits(largest=500)},
-            "largest must be at most the 150",
-        ),
         (Ridge(), {"test": 1.5}, "test must be a fraction"),
         (Ridge(), {"groups": [1, 2]}, "groups must have one label for each of the 200"),
         (type("OnlyFits", (), {"fit": print})(), {}, "must be a scikit-learn estimator"),
@@ -230,10 +223,6 @@ def test_what_scikit_learn_cannot_do_is_refused_in_words(data: tuple[Array, Arra
     for estimator, options, said in wrong:
         with pytest.raises(KoriskError, match=said):
             kr.pilot_sklearn(estimator, x, **{"y": y, "sizes": [10, 20], **options})
-    asked: Any = {"sizes": [8, 16, 32], "seeds": 1, "target": 0.9}
-    asked["limits"] = Limits(grow=True)
-    grown = kr.pilot_sklearn(DummyClassifier(), x, y > 0, **asked)
-    assert max(fit.n for fit in grown.fits) <= 150
 
 
 def test_torch_subsets_are_nested_and_apart_from_the_test() -> None:

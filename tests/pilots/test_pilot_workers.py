@@ -11,7 +11,7 @@ from pathlib import Path
 import pilot_fits
 import pytest
 from fleet import dask_here
-from pilot_fits import hangs_at_32, power
+from pilot_fits import power
 from waiting import until
 
 import korisk as kr
@@ -48,11 +48,10 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
         pilot_fits.by_seed,
         [8],
         len(names),
-        compute=Compute(workers=2, timeout=4.5),
+        compute=Compute(workers=2),
         quiet=True,
     )
     assert {names[failure.seed]: failure.reason for failure in pilot.failures} == {
-        "hangs": "took longer than 4.5 s",
         "kills_itself": "its worker died 2 times (exit code -9)",
         "leaves": "SystemExit: 3",
         "raises": "ValueError: no luck with 8",
@@ -61,16 +60,16 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
     assert {names[fit.seed] for fit in pilot.fits} == good
     assert all(fit.metrics["error"] == power(8, fit.seed) for fit in pilot.fits)
     pids = [int(path.name) for path in tmp_path.iterdir()]
-    assert len(pids) == 3
+    assert len(pids) == 1
     until(lambda: not any(map(alive, pids)))
 
 
 @linux
-def test_children_end_without_timeouts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_end_with_their_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pilot_fits.FOLDER, str(tmp_path))
-    names = [fit.__name__ for fit in pilot_fits.WITHOUT_TIMEOUT]
+    names = [fit.__name__ for fit in pilot_fits.MORE_BEHAVIOURS]
     pilot = kr.run_pilot(
-        pilot_fits.without_timeout,
+        pilot_fits.more_by_seed,
         [8],
         len(names),
         compute=Compute(workers=1),
@@ -113,7 +112,7 @@ def test_fits_that_cannot_travel(monkeypatch: pytest.MonkeyPatch) -> None:
         kr.run_pilot(lambda n, seed: held, [8], 1, compute=Compute(workers=1))
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(KoriskError, match="pip install cloudpickle, or use workers=0"):
-        kr.run_pilot(lambda n, seed: 0.5, [8], 1, compute=Compute(timeout=5))
+        kr.run_pilot(lambda n, seed: 0.5, [8], 1, compute=Compute(workers=1))
 
 
 def test_a_closure_travels_with_cloudpickle() -> None:
@@ -124,10 +123,7 @@ def test_a_closure_travels_with_cloudpickle() -> None:
     assert there(task, print).rows[0].metrics == {"error": 1.25}
 
 
-def test_the_same_on_a_cluster_where_one_size_hangs() -> None:
-    with dask_here(1) as cluster:  # the time on the way to a worker and back counts too
-        pilot = kr.run_pilot(
-            hangs_at_32, [16, 32, 64], 1, compute=Compute(cluster=cluster, timeout=4.0)
-        )
-    assert [(f.n, f.seed, f.reason) for f in pilot.failures] == [(32, 0, "took longer than 4 s")]
+def test_the_same_on_a_cluster() -> None:
+    with dask_here(1) as cluster:
+        pilot = kr.run_pilot(power, [16, 64], 1, compute=Compute(cluster=cluster))
     assert pilot.curve.error.tolist() == [power(16, 0), power(64, 0)]

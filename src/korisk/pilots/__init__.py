@@ -6,9 +6,9 @@ estimators and PyTorch datasets, which are imported when they are used.
 """
 
 from korisk.pilots.adapters import pilot_sklearn, pilot_torch
-from korisk.pilots.options import Limits, PilotModel
+from korisk.pilots.options import PilotModel
 from korisk.pilots.result import Pilot
 from korisk.pilots.run import run_pilot
 from korisk.studies.run.engine import Compute
 
-__all__ = ["Compute", "Limits", "Pilot", "PilotModel", "pilot_sklearn", "pilot_torch", "run_pilot"]
+__all__ = ["Compute", "Pilot", "PilotModel", "pilot_sklearn", "pilot_torch", "run_pilot"]

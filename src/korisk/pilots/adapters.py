@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from korisk._checks import require
 from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, needed_by, shown
 from korisk.pilots.options import (
-    Limits,
     PilotModel,
     checked_longer,
     checked_sizes,
@@ -366,17 +365,13 @@ def pilot_torch(
 def _run_options(
     options: dict[str, Any], name: str, about: dict[str, Any], sizes: Sequence[int], samples: int
 ) -> dict[str, Any]:
-    """Options of `run_pilot`: the user's, the model's name and settings, and the largest size."""
-    limits, model = options.get("limits") or Limits(), PilotModel.of(options.get("model"))
+    """Options of `run_pilot`: the user's, and the model's name and settings."""
     rule = f"be at most the {samples:,} training samples there are"
     remedy = "ask for less, or leave a smaller part for the test"
-    for argument, n in (("sizes", sizes[-1]), ("largest", limits.largest or 0)):
-        require(n <= samples, argument, rule, n, remedy, got=f"{n:,}")
-    if limits.grow and limits.largest is None:
-        # A pilot cannot grow beyond the samples that there are.
-        limits = replace(limits, largest=samples)
-    named_model = replace(model, name=model.name or name, settings=about | dict(model.settings))
-    return options | {"limits": limits, "model": named_model}
+    require(sizes[-1] <= samples, "sizes", rule, sizes, remedy, got=f"{sizes[-1]:,}")
+    model = PilotModel.of(options.get("model"))
+    settings = about | dict(model.settings)
+    return options | {"model": replace(model, name=model.name or name, settings=settings)}
 
 
 def _checked_groups(groups: ArrayLike | None, samples: int) -> Labels | None:

@@ -1,4 +1,4 @@
-"""Options of a pilot: when it ends, and its model's identity."""
+"""The identity of a pilot's model, and checks of its options."""
 
 import inspect
 import json
@@ -19,82 +19,7 @@ from korisk.pilots.fit import Fit
 from korisk.store.cells import Task
 from korisk.store.store import Store, difference
 
-_LEAVE_OUT = "give such a number, or leave it out"
 _SHORT_NAME = "give it a short name"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """When a pilot ends, and whether it adds sizes until then.
-
-    Parameters
-    ----------
-    grow : bool, default False
-        Whether to add sizes until the answer for the pilot's `target` is narrow enough.
-    largest : int, optional
-        Largest N to add; implies `grow`.
-    narrow_enough : float, default 2.0
-        Ratio of the ends of N's 90% interval at which to stop.
-    budget : float, optional
-        Seconds of fitting, failed fits included, after which no size is added.
-    most_fits : int, optional
-        Largest number of fits in all.
-
-    Raises
-    ------
-    KoriskError
-        If a value is outside its range.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> kr.pilots.Limits(largest=5000).growing
-    True
-    """
-
-    grow: bool = False
-    largest: int | None = None
-    narrow_enough: float = 2.0
-    budget: float | None = None
-    most_fits: int | None = None
-
-    def __post_init__(self) -> None:
-        _checks.real("narrow_enough", self.narrow_enough, above=1, remedy="2.0 is a factor of 2")
-        if self.budget is not None:
-            _checks.real("budget", self.budget, above=0, remedy=_LEAVE_OUT)
-        if self.most_fits is not None:
-            _checks.count("most_fits", self.most_fits, at_least=1, at_most=10**6, remedy=_LEAVE_OUT)
-        if self.largest is not None:
-            _checks.count("largest", self.largest, at_least=2, at_most=LARGEST_N, remedy=_LEAVE_OUT)
-
-    @property
-    def growing(self) -> bool:
-        """Whether sizes are added to the given ones."""
-        return self.grow or self.largest is not None
-
-    def check(self, target: float | None, sizes: list[int]) -> None:
-        """Raise if the limits contradict a pilot's target and first sizes.
-
-        Parameters
-        ----------
-        target : float or None
-            The value to reach, if there is one.
-        sizes : list of int
-            The first sizes, ascending.
-        """
-        if target is not None:
-            _checks.real("target", target, remedy=_LEAVE_OUT)
-        if self.largest is not None:
-            remedy = _LEAVE_OUT  # below the first sizes there is nothing to add
-            _checks.count("largest", self.largest, remedy, at_least=sizes[-1], at_most=LARGEST_N)
-        # Growing without any of these limits might never end.
-        endless = self.largest is self.budget is self.most_fits is None
-        if self.growing and (target is None or endless):
-            names = ("target", "largest", "budget", "most_fits")
-            error, largest, budget, fits = (Argument(name, ...) for name in names)
-            rule = "a pilot that grows must have a target and an end, got none; pass "
-            goal = Message(error, " (the error that you want to reach), and ")
-            raise KoriskError(rule, goal, largest, ", ", budget, " or ", fits, " of its limits")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,14 +63,10 @@ class Pilot(Reported):
         Fits that failed.
     seconds : float
         Seconds of fitting, failed fits included.
-    stopped : str
-        Why the pilot ended, in words.
     store : Path or None
         The file of the results, if they are kept.
     target : float or None
         The value to reach.
-    largest : int or None
-        The largest N to suggest.
     reading : Reading
         The chosen metric and the units.
     longer_fits : tuple of PilotFit
@@ -94,10 +90,8 @@ class Pilot(Reported):
     fits: tuple[PilotFit, ...]
     failures: tuple[PilotFailure, ...]
     seconds: float
-    stopped: str
     store: Path | None
     target: float | None = None
-    largest: int | None = None
     reading: Reading = field(default_factory=Reading, repr=False)
     longer_fits: tuple[PilotFit, ...] = ()
     factor: float | None = None
@@ -263,8 +257,8 @@ class Pilot(Reported):
 
     @property
     def next_n(self) -> int | None:
-        """Twice the largest N, at most `largest`; None if that was tried, or is `too_large`."""
-        n = min(2 * max(self.sizes), self.largest or LARGEST_N, LARGEST_N)
+        """Twice the largest N; None if that was tried, or is `too_large`."""
+        n = min(2 * max(self.sizes), LARGEST_N)
         # Larger fits would most likely fail for the same reason.
         return None if n in self._tried or n >= (self.too_large or math.inf) else n
 
@@ -314,7 +308,7 @@ class Pilot(Reported):
         sizes = sorted({fit.n for fit in self.fits})
         fits = f"{counted(len(self.fits), 'fit')} at N = {_listed(sizes)}"
         fits = f"{fits if sizes else 'no fit gave an error'}, in {self.seconds:.3g} s of fitting"
-        lines = [f"{self.model}: {fits}. {_sentence(self.stopped)}"]
+        lines = [f"{self.model}: {fits}."]
         if self.failures:
             listed = [f"N = {f.n}, seed {f.seed}: {f.reason}" for f in self.failures]
             rest = "; ..." if len(listed) > _SHOWN_FAILURES else ""
@@ -342,9 +336,11 @@ def _listed(sizes: list[int]) -> str:
     return ", ".join(f"{n:,}" for n in sizes[:20]) + (" ..." if len(sizes) > 20 else "")
 
 
-def read_pilot(
-    store: Store, tasks: Iterable[Task], reading: Reading
-) -> tuple[tuple[PilotFit, ...], tuple[PilotFailure, ...], float]:
+# Fits, failures, and the seconds of both.
+Measured = tuple[tuple[PilotFit, ...], tuple[PilotFailure, ...], float]
+
+
+def read_pilot(store: Store, tasks: Iterable[Task], reading: Reading) -> Measured:
     """The successful fits of these tasks, the failures, and the seconds of fitting."""
     # The store may hold other models and earlier pilots.
     keys = {task.key for task in tasks}

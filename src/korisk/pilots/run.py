@@ -1,35 +1,30 @@
 """`run_pilot`: measure the learning curve of any function that trains with n samples.
 
 It calls `fit(n, seed)` at several n and seeds, as the cells of a study, and stores the results.
-With a target it can add the sizes that narrow the answer most, until the answer is narrow enough.
 """
 
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
 from korisk import _checks
-from korisk._checks import LARGEST_N
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
-from korisk.errors import KoriskError
 from korisk.files import make_folder
 from korisk.pilots.fit import Fit, FitWork, Reading, is_reserved, pickled
-from korisk.pilots.options import Identity, Limits, PilotModel, checked_longer, checked_sizes
-from korisk.pilots.result import Pilot, read_pilot
-from korisk.planning.forecast import LEAST_SIZES
-from korisk.planning.words import chance
+from korisk.pilots.options import Identity, PilotModel, checked_longer, checked_sizes
+from korisk.pilots.result import Measured, Pilot, read_pilot
 from korisk.seeds import checked_seeds
 from korisk.store.cells import Task
 from korisk.store.file import DamagedError
 from korisk.store.store import STORE_NAME, Store, store_to_write
 from korisk.studies.run.engine import Compute, run_study
 from korisk.studies.run.events import Event, Watch
-from korisk.studies.run.progress import Pace, progress
+from korisk.studies.run.progress import progress
 
 _LONGER_SEEDS = 3  # of the largest size, at most
 _ATTEMPTS = 2  # at a fit whose worker died: memory may have been short for a moment
@@ -45,7 +40,6 @@ def run_pilot(
     metric: str | None = None,
     unit: Unit | str | Mapping[str, Unit | str] | None = None,
     target: float | None = None,
-    limits: Limits | None = None,
     longer: float | None = None,
     compute: Compute | None = None,
     watch: Watch | None = None,
@@ -77,13 +71,11 @@ def run_pilot(
         Unit of the metric, such as "accuracy", or units by metric. Default: by the metric's name.
     target : float, optional
         The value to reach, in the metric's unit.
-    limits : Limits, optional
-        When the pilot ends, and whether it adds sizes. Default: after the given sizes.
     longer : float, optional
         Factor by which the largest size is trained longer at the end, with up to three seeds, to
         find out what limits the error: `fit(n, seed, longer=3.0)`.
     compute : Compute, optional
-        Where and how fits run: workers, a cluster, a timeout. Default: in this process.
+        Where and how fits run: workers, a cluster. Default: in this process.
     watch : callable, optional
         Called with every `Event` of a fit.
     quiet : bool, default False
@@ -109,10 +101,10 @@ def run_pilot(
     Curve('fit', error, N = 16 ... 64 (3 sizes), 2 seeds)
     """
     sizes, seeds = checked_sizes(sizes), checked_seeds(seeds)
-    limits = _checks.options_of("limits", limits, Limits)
     compute = _checks.options_of("compute", compute, Compute)
     _checks.function_or_none("watch", watch)
-    limits.check(target, sizes)
+    if target is not None:
+        _checks.real("target", target, remedy="give such a number, or leave it out")
     if store is not None:
         _checks.path("store", store, remedy="pass 'pilot.db'")
     if metric is not None:
@@ -124,26 +116,52 @@ def run_pilot(
     for metric_unit in unit.values() if isinstance(unit, Mapping) else [unit]:
         if metric_unit is not None:
             known_unit(metric_unit)  # raises for an unknown unit
-    if compute.processes or compute.cluster is not None:
+    if compute.workers or compute.cluster is not None:
         pickled(fit)  # raises now rather than in a worker
     work = FitWork(fit, identity.model, Reading(metric, unit))
-    tasks = [identity.task(n, seed) for n in sizes for seed in seeds]
-    if longer is not None and not limits.growing:
-        # Only announced here, for the progress display; `train_longer` runs them.
-        tasks += [identity.task(sizes[-1], seed, longer) for seed in seeds[:_LONGER_SEEDS]]
+    usual = [identity.task(n, seed) for n in sizes for seed in seeds]
+    # Announced for the progress display; run at the largest size that gave an error.
+    again = [] if longer is None else seeds[:_LONGER_SEEDS]
+    tasks = [*usual, *(identity.task(sizes[-1], seed, longer) for seed in again)]
     with _opened(store, identity, tasks) as opened:
-        todo = opened.missing(tasks, failed=compute.retry_failed)
-        pace = Pace(todo, skipped=len(tasks) - len(opened.missing(tasks)), unit="fits")
-        with progress(pace, quiet=quiet) as display:
+        todo = len(opened.missing(tasks, failed=compute.retry_failed))
+        skipped = len(tasks) - len(opened.missing(tasks))
+        with progress(todo, skipped=skipped, unit="fits", quiet=quiet) as display:
             watches = [listener for listener in (display, watch) if listener is not None]
 
             def tell(event: Event) -> None:
                 for listener in watches:
                     listener(event)
 
-            rounds = _Rounds(opened, work, identity, seeds, target, limits, longer, compute, tell)
-            stopped = rounds.run(sizes) + rounds.train_longer()
-            return rounds.pilot(stopped, path=None if store is None else opened.path)
+            def run(cells: list[Task]) -> Measured:
+                run_study(cells, work, opened, compute=compute, attempts=_ATTEMPTS, watch=tell)
+                return read_pilot(opened, cells, work.reading)
+
+            fits, failures, seconds = run(usual)
+            pilot = Pilot(
+                model=identity.model,
+                fits=fits,
+                failures=failures,
+                seconds=seconds,
+                store=None if store is None else opened.path,
+                target=target,
+                reading=work.reading,
+            )
+            if longer is None or not pilot.sizes:
+                return pilot
+            n = pilot.sizes[-1]
+            # The seeds of the usual fits, so that both trainings are compared in pairs.
+            seeds = [fit.seed for fit in fits if fit.n == n][:_LONGER_SEEDS]
+            longer_fits, failed, more = run([identity.task(n, seed, longer) for seed in seeds])
+            words = f"with {longer:g} times the training: "
+            failed = tuple(replace(failure, reason=words + failure.reason) for failure in failed)
+            return replace(
+                pilot,
+                failures=failures + failed,
+                seconds=seconds + more,
+                longer_fits=longer_fits,
+                factor=longer,
+            )
 
 
 @contextmanager
@@ -179,136 +197,3 @@ def _opened(
     finally:
         if not worth_keeping:
             shutil.rmtree(path.parent, ignore_errors=True)
-
-
-@dataclass
-class _Rounds:
-    """The sizes of a pilot, measured in rounds."""
-
-    store: Store
-    work: FitWork
-    identity: Identity
-    seeds: list[int]
-    target: float | None
-    limits: Limits
-    longer: float | None
-    compute: Compute
-    watch: Watch | None
-    tasks: list[Task] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    longer_tasks: list[Task] = field(default_factory=list)
-
-    def run(self, sizes: list[int]) -> str:
-        """Measure the given sizes, then more if the limits say so; return why it ended."""
-        # A pilot in rounds: given sizes, stored ones, then twice the largest.
-        bounded = self.limits.budget is not None or self.limits.most_fits is not None
-        # With a limit, one size at a time, so that the limit is checked between them.
-        groups = [[n] for n in sizes] if bounded else [sizes]
-        if self.limits.growing:
-            # Sizes of earlier calls come before new ones, since they cost little or nothing.
-            groups += [[n] for n in self._stored_sizes(sizes)]
-        for group in groups:
-            if reason := self._spent(len(self.seeds)):
-                return reason
-            self._measure(group)
-        if not self.limits.growing:
-            return "all requested sizes are measured"
-        while True:
-            pilot = self.pilot()
-            if reason := self._settled(pilot) or self._spent(len(self.seeds)):
-                return reason
-            larger = pilot.next_n
-            if larger is None:
-                end = self.limits.largest or max(self.sizes)
-                end = end if pilot.too_large is None else min(end, pilot.too_large - 1)
-                return f"no size up to N = {end:,} is left to measure"
-            self._measure([larger])
-
-    def _stored_sizes(self, sizes: list[int]) -> list[int]:
-        """Sizes of this model in the store that are not among these, with some of the seeds."""
-        tasks = [cell.task for cell in self.store.results() if cell.task.seed in self.seeds]
-        fitted = {
-            n
-            for n, task in ((int(task.spec.get("n", 0)), task) for task in tasks)
-            if task.spec_hash == self.identity.task(n, task.seed).spec_hash
-        }
-        end = self.limits.largest or LARGEST_N
-        return sorted(n for n in fitted - set(sizes) if n <= end)
-
-    def _measure(self, sizes: list[int]) -> None:
-        tasks = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
-        self.tasks += tasks
-        self.sizes += sizes
-        self._fit(tasks)
-
-    def train_longer(self) -> str:
-        """Train the largest size longer, if requested; return why a limit forbids it, or ""."""
-        pilot = self.pilot()
-        if self.longer is None or not pilot.sizes:
-            return ""
-        n = pilot.sizes[-1]
-        # The seeds of the usual fits, so that both trainings are compared in pairs.
-        seeds = [fit.seed for fit in pilot.fits if fit.n == n][:_LONGER_SEEDS]
-        tasks = [self.identity.task(n, seed, self.longer) for seed in seeds]
-        # Stored ones cost nothing.
-        if self.store.missing(tasks) and (reason := self._spent(len(tasks), "that")):
-            return f", and nothing was trained longer: {reason}"
-        # Kept apart from `tasks`: longer fits belong to no curve.
-        self.longer_tasks = tasks
-        self._fit(tasks)
-        return ""
-
-    def _fit(self, tasks: list[Task]) -> None:
-        run_study(
-            tasks, self.work, self.store, compute=self.compute, attempts=_ATTEMPTS, watch=self.watch
-        )
-
-    def pilot(self, stopped: str = "", path: Path | None = None) -> Pilot:
-        """The pilot as measured so far."""
-        fits, failures, seconds = read_pilot(self.store, self.tasks, self.work.reading)
-        longer, failed, more = read_pilot(self.store, self.longer_tasks, self.work.reading)
-        words = f"with {self.longer or 1:g} times the training: "
-        failures += tuple(replace(failure, reason=words + failure.reason) for failure in failed)
-        return Pilot(
-            model=self.identity.model,
-            fits=fits,
-            failures=failures,
-            longer_fits=longer,
-            factor=self.longer,
-            seconds=seconds + more,
-            stopped=stopped,
-            store=path,
-            target=self.target,
-            largest=self.limits.largest,
-            reading=self.work.reading,
-        )
-
-    def _spent(self, fits: int, what: str = "another size") -> str:
-        """The limit that so many more fits would exceed, in words; empty if none."""
-        # The number of fits is known before a round, the time only after it.
-        most, budget = self.limits.most_fits, self.limits.budget
-        if most is not None and len(self.tasks) + fits > most:
-            return f"{what} would be more than {most:,} fits"
-        if budget is not None and (seconds := self.pilot().seconds) >= budget:
-            return f"the budget of {budget:g} s of fitting is spent ({seconds:.3g} s)"
-        return ""
-
-    def _settled(self, pilot: Pilot) -> str:
-        """Why no further size is needed; empty if one is."""
-        count = len(pilot.sizes)
-        if count < LEAST_SIZES:
-            return f"too few sizes gave an error to continue: {count}, and {LEAST_SIZES} are needed"
-        try:
-            plan = pilot.plan()
-        except KoriskError as error:  # the measurements are worth returning
-            return f"there is no plan for the target: {error}"
-        if plan.upper <= self.limits.narrow_enough * plan.lower < float("inf"):
-            return (
-                f"the answer is narrow enough: between N = {plan.lower:,.0f} and "
-                f"{plan.upper:,.0f} with 90% probability, a factor of {plan.upper / plan.lower:.3g}"
-            )
-        if plan.met_in_pilot:
-            return f"the measured mean at N = {plan.forecast.measured:,} meets the target"
-        if plan.recommend().action == "stop":
-            return f"the target will not be reached (chance {chance(plan.reach)})"
-        return ""
