@@ -184,20 +184,6 @@ def test_a_cell_that_always_kills_its_worker_fails_alone(store: Store, cluster: 
     assert (failure.usage.attempts, [event.kind for event in events].count("retried")) == (2, 1)
 
 
-def test_a_cell_that_takes_too_long_fails(store: Store, cluster: Cluster, tmp_path: Path) -> None:
-    endless = Task(point="endless", seed=0, spec={"folder": str(tmp_path)})
-    asked, work = [endless, *tasks(1, 3)], dummy_work.one_never_ends
-    assert counts(run_study(asked, work, store, compute=Compute(cluster=cluster, timeout=3.0))) == (
-        3,
-        1,
-        0,
-    )
-    [failure] = store.failures()
-    assert (failure.task, failure.error) == (endless, "took longer than 3 s")
-    assert failure.usage.attempts == 1
-    cluster.client.wait_for_workers(2, timeout=60)
-
-
 def test_work_that_no_worker_can_import(store: Store, cluster: Cluster, monkeypatch: Patch) -> None:
     with pytest.raises(KoriskError, match="work must be a function that other processes can"):
         run_study(
@@ -237,7 +223,7 @@ def test_an_error_of_the_store_ends_the_run_and_frees_the_workers(
 
 def test_a_cell_meant_for_another_process_is_not_run(cluster: Cluster, tmp_path: Path) -> None:
     [task] = tasks(1, 1, folder=str(tmp_path), pause=0.0)
-    about = (clusters.installed(), "topic", "key", pickle.dumps(cell), task, 9.0)
+    about = (clusters.installed(), "topic", "key", pickle.dumps(cell), task)
     call = Call(run_there, "its predecessor's folder", *about)
     assert cluster.client.submit(pickle.loads, pickle.dumps(call)).result(timeout=120) is None
 

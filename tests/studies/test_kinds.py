@@ -80,8 +80,8 @@ def run(made: Study, point: int = 0) -> Result:
         ("heat", {"points": [{"dimension": 3}]}, "dimension must be"),
         (
             "heat",
-            {"models": {"networks": [{"kind": "cnn", "penalty": 0.1}]}},
-            "networks.penalty does not belong to kind cnn",
+            {"models": {"networks": [{"kind": "cnn", "passes": 2}]}},
+            "networks.passes does not belong to kind cnn",
         ),
         ("heat", {"models": {"KO": {"refine": 5}}}, "models.KO.refine must be 0"),
         ("heat", {"problem": {"kind": "pde", "noise": 1e308}}, "is not finite"),
@@ -119,7 +119,7 @@ def run(made: Study, point: int = 0) -> Result:
         (
             "heat",
             {"models": {"networks": [{"kind": "inverse-cnn"}]}},
-            "be one of solver-cnn, cnn, soft-pinn for problems of kind pde, got 'inverse-cnn'",
+            "be one of solver-cnn, cnn for problems of kind pde, got 'inverse-cnn'",
         ),
         ("ct", {"points": [{"side": 8, "beam": "surrogate", "arc": 90.0}]}, "arc must be"),
         ("ct", {"problem": {"beam": "parallel", "arc": 181.0}}, "arc must be .*180"),

@@ -15,10 +15,8 @@ import korisk as kr
 from korisk.ablation import Replacement
 from korisk.cli.app import app
 from korisk.errors import KoriskError
-from korisk.fitting import Recipe
-from korisk.fitting.gradient.train import Member, train_many
-from korisk.networks.fields import FieldNet, SoftPinn
-from korisk.operators import Burgers, Diffusion
+from korisk.networks.fields import FieldNet
+from korisk.operators import Diffusion
 from korisk.prediction import Training
 from korisk.problems import PdeProblem
 from korisk.studies import Study
@@ -26,7 +24,7 @@ from korisk.studies.run.cells import run_cell
 
 BURGERS: dict[str, Any] = {"kind": "pde", "equation": "burgers", "points": 8, "fine": 2}
 BURGERS |= {"time": 0.2, "amplitude": 0.5, "decay": 1.5}
-NETWORKS = [{"kind": kind, "steps": 40, "width": 4} for kind in ("solver-cnn", "cnn", "soft-pinn")]
+NETWORKS = [{"kind": kind, "steps": 40, "width": 4} for kind in ("solver-cnn", "cnn")]
 
 
 def problem(**changes: Any) -> PdeProblem:
@@ -62,43 +60,16 @@ def test_the_plane_without_burgers_is_the_linear_flow() -> None:
     assert variance == pytest.approx(0.9**2 * (1 + 1 / 16), rel=0.15)
 
 
-def test_a_penalty_is_zero_where_the_equation_holds_and_not_where_it_does_not() -> None:
-    flow = Burgers(8, viscosity=0.05, time=0.05, largest=2.0)
-    net = SoftPinn((8,), flow, 0.25, width=2)
-    torch.nn.init.zeros_(net.last.weight)  # then the field stands still
-    constant, wave = torch.full((3, 8), 0.7), torch.linspace(-1, 1, 8).expand(3, 8)
-    assert float(net.penalty(constant).detach()) < 1e-10  # constants are solutions
-    moved = (wave - flow(wave)) / 0.25
-    added = float(net.penalty(wave).detach())
-    assert added == pytest.approx(0.1 * float(moved.square().mean()), rel=1e-4)
-
-
-def test_members_with_a_penalty_are_trained_alike_alone_and_stacked() -> None:
-    made = problem()
-    parts = made.pools(seed=1, train=8, validation=4, test=4)
-    inputs, targets = (torch.cat(values).float() for values in zip(*parts, strict=True))
-    rows = torch.split(torch.arange(16), [8, 4, 4])
-    recipe = Recipe(steps=20, batch=4, rate=0.01, cosine=True)
-    results = []
-    for kind, together in (("soft-pinn", True), ("soft-pinn", False), ("cnn", False)):
-        build = made.networks(kind, width=4)
-        members = [Member("net", build(seed), seed, *rows) for seed in (1, 2)]
-        trained = dict(train_many(members, inputs, targets, recipe, together=together))
-        results.append(torch.stack([trained[0], trained[1]]))
-    torch.testing.assert_close(results[0], results[1], rtol=1e-3, atol=1e-6)
-    assert not torch.allclose(results[1], results[2], rtol=1e-3)  # the penalty does something
-
-
 def test_the_hybrid_starts_at_its_solver_and_all_have_the_same_convolutions() -> None:
     made = problem(assumed=0.02)
     x = made.pools(seed=1, train=4, validation=0, test=0).train.inputs.float()
-    hybrid, plain, soft = (made.networks(kind)(5) for kind in ("solver-cnn", "cnn", "soft-pinn"))
+    hybrid, plain = (made.networks(kind)(5) for kind in ("solver-cnn", "cnn"))
     assert isinstance(hybrid, FieldNet)
     with torch.no_grad():
         solved = made.solver(0.02)(x)
         apart = (hybrid(x) - solved).square().mean() / solved.square().mean()
     assert float(apart) < 0.01
-    counts = {sum(w.numel() for w in net.parameters()) for net in (hybrid, plain, soft)}
+    counts = {sum(w.numel() for w in net.parameters()) for net in (hybrid, plain)}
     assert len(counts) == 1
     described = kr.describe(hybrid, x[:1])
     assert described["S"].kind == "known"
@@ -153,7 +124,7 @@ def test_networks_copy_and_keep_their_mark() -> None:
     net = problem().networks("solver-cnn")(1)
     x = torch.zeros(2, 8)
     torch.testing.assert_close(copy.deepcopy(net)(x), net(x))
-    with pytest.raises(KoriskError, match="kind must be one of solver-cnn, cnn, soft-pinn"):
+    with pytest.raises(KoriskError, match="kind must be one of solver-cnn, cnn,"):
         problem().networks("unet")
     with pytest.raises(KoriskError, match="8 entries at least"):
         FieldNet((4,))

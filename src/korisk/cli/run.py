@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,14 +22,13 @@ from korisk.errors import KoriskError
 from korisk.files import make_folder, write_text
 from korisk.planning.compare import Crossing, crossing
 from korisk.store.cells import Task
-from korisk.store.file import check_name
 from korisk.store.store import Failure, FlatRow, Store, store_path, store_to_write
 from korisk.studies.results import curves
 from korisk.studies.run import compute as places
 from korisk.studies.run.engine import Compute, Event, run_study
-from korisk.studies.run.progress import Pace, event_line, progress
+from korisk.studies.run.progress import event_line, progress
 from korisk.studies.spec.study import Study
-from korisk.texts import Table, counted, duration, format_bytes, number
+from korisk.texts import Table, counted, duration, number
 
 FAILED_CELLS = 1  # exit code if some cells failed and the others are stored
 _POINTS_SHOWN = 6  # without --full: more lines would push the answer off the screen
@@ -41,7 +39,6 @@ def run(
     *,
     out: Annotated[Path | None, "DIR", "Folder for results. [default: named as the file]"] = None,
     scheduler: Annotated[str | None, "ADDRESS", "A Dask scheduler: tcp://host:8786."] = None,
-    dry_run: Annotated[bool, "List the cells with state, time and memory; run nothing."] = False,
     running: Running,
     full: Full = False,
     json: Json = False,
@@ -55,9 +52,6 @@ def run(
     if scheduler is not None and running.workers is not None:
         raise KoriskError("--workers counts processes of this machine; leave it or --scheduler out")
     folder = out if out is not None else folder_of(path)
-    if dry_run:
-        _show_cells(study, folder, running, scheduler, as_json=json)
-        return
     outcome = run_tasks(study.tasks, study.content, folder, running, scheduler, quiet=json)
     by_point = curves(outcome.rows)
     crossings = {point: crossing(*pair) for point, pair in by_point.items() if len(pair) == 2}
@@ -160,10 +154,8 @@ def run_tasks(
     quiet: bool,
 ) -> Outcome:
     """Run the missing cells of a store in `out`, and draw its page if that is asked for."""
-    compute = Compute(workers=running.workers, retry_failed=running.retry_failed)
-    kind = places.device_kind(running.device, scheduler)
-    # Raises if PyTorch lacks the device; on a cluster, the workers choose theirs.
-    place = places.chosen_device(running.device) if scheduler is None else running.device
+    compute = Compute(workers=running.workers or 0, retry_failed=running.retry_failed)
+    place = places.chosen_device(running.device, scheduler)
     from korisk.studies.run.cells import cell_work
 
     # Imported before the run: a missing matplotlib should fail first.
@@ -175,9 +167,8 @@ def run_tasks(
         begun = time.monotonic()
         todo = store.missing(tasks, failed=running.retry_failed)
         skipped = len(tasks) - len(store.missing(tasks))
-        pace = Pace(todo, seconds=places.expected_seconds(store, tasks, kind), skipped=skipped)
         with (
-            progress(pace, quiet=quiet, lines=_print_line) as watch,
+            progress(len(todo), skipped=skipped, quiet=quiet, lines=_print_line) as watch,
             # Without work, no scheduler is needed.
             places.opened(scheduler if todo else None, place) as (cluster, device),
         ):
@@ -241,74 +232,3 @@ def report_failures(outcome: Outcome) -> None:
     if outcome.failures:
         tell("the rest is stored; run again with --retry-failed")
         raise typer.Exit(FAILED_CELLS)
-
-
-# --- Dry runs ------------------------------------------------------------------------------------
-
-
-def _show_cells(
-    study: Study, folder: Path, running: Running, scheduler: str | None, *, as_json: bool
-) -> None:
-    """Print the cells with state, time and memory."""
-    device = places.device_kind(running.device, scheduler)
-    cells = _cells(study, folder, device)
-    open_states = {"to do", "failed"} if running.retry_failed else {"to do"}
-    pending = [cell["seconds"] for cell in cells if cell["state"] in open_states]
-    default = max(1, *(count for _, count, _ in places.groups(study.tasks, device, scheduler)))
-    workers = Compute(workers=running.workers).workers or default
-    measured = [seconds for seconds in pending if not math.isnan(seconds)]
-    unmeasured = len(pending) - len(measured)
-    # Workers share the cells, but none of them shares its longest cell.
-    expected = max([sum(measured) / workers, *measured]) if measured or not pending else math.nan
-    if as_json:
-        to_do: JsonDict = {"cells": len(pending), "without_estimate": unmeasured}
-        to_do |= {"workers": workers, "seconds": expected}
-        print_json({"name": study.name, "cells": cells, "to_do": to_do})
-        return
-    heads = ["cell", "models", "sizes", "state", "time", "memory"]
-    rows = [
-        [
-            f"{cell['point']}, seed {cell['seed']}",
-            " ".join(cell["spec"]["models"]),
-            ", ".join(map(str, cell["spec"]["sizes"])),
-            cell["state"],
-            duration(cell["seconds"]),
-            format_bytes(cell["memory"]),
-        ]
-        for cell in cells
-    ]
-    estimate = f"about {duration(expected)} on {counted(workers, 'worker')}, from measured cells"
-    if not measured:
-        estimate = "no measured cell yet, so the time is not known"
-    elif unmeasured:
-        estimate += f", without {unmeasured:,} of a size that was not measured yet"
-    rest = f"{counted(len(pending), 'cell')} to do: {estimate}."
-    table = Table(f"cells of {study.name}", heads, rows, "llllr")
-    show(table, rest if pending else "Nothing is left to do.")
-
-
-def _cells(study: Study, folder: Path, device: str) -> list[JsonDict]:
-    """Cells with state, expected seconds (NaN if unknown) and expected bytes."""
-    states: dict[str, str] = {}
-    seconds: dict[str, float] = {}
-    path = store_to_write(folder)
-    if path.exists():
-        with Store.read(path) as store:
-            check_name(path, store.study.get("name"), study.name)
-            store.check(study.tasks)
-            states = store.states(study.tasks)
-            seconds = places.expected_seconds(store, study.tasks, device)
-    from korisk.studies.run.cells import memory_needed
-
-    memory = {task.point: memory_needed(task.spec) for task in study.tasks}
-    return [
-        {
-            "point": task.point,
-            "seed": task.seed,
-            "state": states.get(task.key, "to do"),
-            "seconds": seconds.get(task.point, math.nan),
-            "memory": memory[task.point],
-            "spec": task.spec,
-        }
-        for task in study.tasks
-    ]

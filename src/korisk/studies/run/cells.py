@@ -14,9 +14,9 @@ from korisk.fitting.ridge.diagonal import gram_fits, tail_gram
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
 from korisk.problems import Problem
 from korisk.store.cells import Result, Row, Task
-from korisk.studies.run.fits import PICTURES, Arrays, Bench, Extent, Fit, Job, fit_of, picture
+from korisk.studies.run.fits import PICTURES, Arrays, Bench, Fit, Job, fit_of, picture
 from korisk.studies.run.worker import Report, Work
-from korisk.studies.spec.registry import classes_for, kind_named, problem_of
+from korisk.studies.spec.registry import classes_for, problem_of
 
 _LARGEST_DENSE = 2**24  # entries of an inverse that is kept as a matrix
 
@@ -66,17 +66,6 @@ def run_cell(
 def cell_work(tasks: Iterable[Task], *, device: str = "cpu") -> Work:
     """`run_cell` for workers, with the classes that these tasks need."""
     return partial(run_cell, device=device, uses=classes_for(task.spec for task in tasks))
-
-
-def memory_needed(spec: JsonMapping) -> int:
-    """Bytes of a cell's samples and of its largest fit, without libraries and projectors."""
-    kind = kind_named(spec["problem"]["kind"])
-    # Entries of one sample, known without building an operator.
-    outputs, inputs = kind.entries(spec["problem"])
-    itemsize = kind.problem(spec).dtype.itemsize
-    extent = Extent(outputs, inputs, _samples(spec), spec["sizes"][-1], itemsize)
-    fits = [fit.memory(spec["models"][model], extent) for model, fit in _fits(spec).items()]
-    return extent.samples * (outputs + 2 * inputs) * itemsize + max(fits, default=0)
 
 
 def _fits(spec: JsonMapping) -> dict[str, Fit]:

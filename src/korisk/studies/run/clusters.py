@@ -11,13 +11,10 @@ scheduler would compute it again if the worker that holds it dies.
 """
 
 import asyncio
-import faulthandler
 import logging
 import math
-import os
 import pickle
 import queue
-import socket
 import tempfile
 import time
 import warnings
@@ -28,7 +25,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module, metadata
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from korisk._json import JsonDict, JsonMapping
@@ -47,7 +43,6 @@ _SURVEY = 0.5  # seconds between two checks of which workers are connected
 _SILENCE = 15.0  # seconds without an answer after which a scheduler counts as gone
 _FETCH = 60.0  # seconds after which to check whether a result's worker is still there
 _QUIET_WAIT = 2.0  # seconds without a worker before that is reported
-_YEAR = 3.2e7  # seconds: the longest timeout that faulthandler is given
 _LOGGERS = ("distributed", "tornado", "asyncio")
 _CANCELLED = (CancelledError, asyncio.CancelledError)  # depending on the version of distributed
 
@@ -95,16 +90,8 @@ def joined_cluster(
             try:
                 executor.submit(asyncio.run, identity()).result()
             except OSError:  # Dask retries until its timeout, and may hide the reason
-                reason, parts = f"no answer within {timeout:g} s", urlsplit(url)
-                try:
-                    socket.create_connection((parts.hostname, parts.port), timeout).close()
-                except ConnectionRefusedError:
-                    reason = "the connection was refused: nothing listens at this port"
-                except socket.gaierror:
-                    reason = "the host is not known"
-                except (OSError, ValueError, OverflowError):
-                    pass
                 check = "and whether a firewall blocks the port"
+                reason = f"no answer within {timeout:g} s"
                 raise KoriskError(f"{lack}: {reason}; {advice}, {check}") from None
         with _connected(url) as client:
             if gpu is None:
@@ -202,15 +189,13 @@ def run_there(
     key: str,
     pickled_work: bytes,
     task: Task,
-    timeout: float,
 ) -> Answer:
     """Run one cell on a Dask worker and report its progress on `topic`.
 
     `folder` identifies the worker process. Another folder means a wrong process: the scheduler has
     lost the worker and passed the cell to its successor at the same address, without the driver's
     knowledge; the answer is None. A text is the reason why this worker cannot run cells: its
-    versions differ from those `required`, or it cannot import the work. After `timeout` seconds the
-    process ends itself, even if the cell holds Python's lock.
+    versions differ from those `required`, or it cannot import the work.
     """
     worker = import_module("distributed").get_worker()
     if folder != worker.local_directory:
@@ -237,13 +222,7 @@ def run_there(
         worker.log_event(topic, [key, fraction])
 
     process.use_threads(worker.state.nthreads)
-    with open(os.devnull, "w") as nowhere:  # noqa: PTH123 (no user's file)
-        # It ends the process from a thread of C, which does not need Python's lock.
-        faulthandler.dump_traceback_later(min(timeout, _YEAR), exit=True, file=nowhere)
-        try:
-            return process.perform(work, task, report)
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+    return process.perform(work, task, report)
 
 
 def installed() -> dict[str, str]:
@@ -362,7 +341,7 @@ class DaskPool:
         arguments = worker.folder, self._versions, self._topic, key, self._work, task
         worker.future = self._client.submit(
             pickle.loads,
-            pickle.dumps(Call(run_there, *arguments, self._log.timeout)),
+            pickle.dumps(Call(run_there, *arguments)),
             key=key,
             workers=[worker.address],
             resources={"GPU": 1} if self._cluster.gpu else None,

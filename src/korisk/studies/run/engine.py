@@ -6,7 +6,6 @@ loky survive that, but do not report progress from within a task, keep a worker 
 the children of a cell with its worker, or end workers when their owner is killed.
 """
 
-import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
-from korisk._checks import count, options_of, real, require
-from korisk.errors import Argument, KoriskError, shown
+from korisk._checks import count, options_of, require
+from korisk.errors import Argument, KoriskError
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.store.usage import Usage, cores, machine, versions
@@ -68,17 +67,14 @@ class Compute:
 
     Parameters
     ----------
-    workers : int, optional
-        Processes on this machine; 0, the default, is this process (1 with a `timeout`).
+    workers : int, default 0
+        Processes on this machine; 0 is this process.
     threads : int, optional
         Threads of each worker's numeric libraries. Default: OMP_NUM_THREADS if that is set, else
         the cores, divided by the workers. Sums are rounded by how threads share them: with the same
         threads the same cells give the same bits, however many workers there are.
     cluster : Cluster, optional
         A Dask cluster of `korisk.studies.run.clusters` to run on instead.
-    timeout : float, optional
-        Seconds after which a cell has failed; it is not tried again, and its worker is ended, with
-        all processes that the cell has started.
     retry_failed : bool, default False
         Whether to repeat what failed in an earlier run.
 
@@ -90,40 +86,26 @@ class Compute:
     Examples
     --------
     >>> from korisk.studies import Compute
-    >>> Compute(timeout=60).processes
-    1
+    >>> Compute(workers=2).threads is None
+    True
     """
 
-    workers: int | None = None
+    workers: int = 0
     threads: int | None = None
     cluster: "Cluster | None" = None
-    timeout: float | None = None
     retry_failed: bool = False
 
     def __post_init__(self) -> None:
         remedy = "count processes; 0 is this one"
-        count("workers", self.processes, at_least=0, at_most=_MOST_WORKERS, remedy=remedy)
+        count("workers", self.workers, at_least=0, at_most=_MOST_WORKERS, remedy=remedy)
         if self.threads is not None:
             count("threads", self.threads, at_least=1, remedy="count threads")
-        if self.timeout is not None:
-            real("timeout", self.timeout, above=0, remedy="give seconds")
-            if self.cluster is None and self.processes == 0:
-                rule = f"timeout = {shown(self.timeout)} needs workers >= 1: what runs in this "
-                remedy = "process cannot be ended; pass "
-                raise KoriskError(rule, remedy, Argument("workers", 1), ", or no timeout")
         if self.cluster is not None:
             from korisk.studies.run.clusters import Cluster
 
             rule = "be one of korisk.studies.run.clusters"
             remedy = "with joined_cluster('tcp://host:8786') as cluster:"
             require(isinstance(self.cluster, Cluster), "cluster", rule, self.cluster, remedy)
-
-    @property
-    def processes(self) -> int:
-        """Number of workers to start here; a timeout needs one, which can be ended."""
-        if self.workers is None:
-            return int(self.timeout is not None and self.cluster is None)
-        return self.workers
 
 
 def run_study(
@@ -151,7 +133,7 @@ def run_study(
     store : Store
         Store of the results.
     compute : Compute, optional
-        Workers, threads, a cluster, a timeout. Default: in this process.
+        Workers, threads, a cluster. Default: in this process.
     attempts : int, default 3
         Number of attempts at a cell whose worker dies.
     watch : callable, optional
@@ -181,7 +163,7 @@ def run_study(
     """
     start = time.monotonic()
     compute = options_of("compute", compute, Compute)
-    workers, threads, cluster = compute.processes, compute.threads, compute.cluster
+    workers, threads, cluster = compute.workers, compute.threads, compute.cluster
     attempts = count("attempts", attempts, at_least=1, remedy="count tries")
     all_tasks = list(tasks)
     # Before anything runs: a key that is stored with another spec would mix results.
@@ -194,7 +176,6 @@ def run_study(
         skipped=len(all_tasks) - len(missing),
         attempts=attempts,
         watch=watch,
-        timeout=math.inf if compute.timeout is None else compute.timeout,
     )
     with process.sigterm_as_interrupt():
         if workers == 0 and cluster is None:
@@ -233,9 +214,8 @@ class LocalPool:
             while self._log.queue or any(worker.task for worker in self._workers):
                 self._employ()
                 handles = [h for w in self._workers for h in (w.connection, w.process.sentinel)]
-                remaining = [self._log.timeout - worker.seconds for worker in self._workers]
-                # Wakes up for a message, a worker's end, the next timeout, or a signal.
-                wait(handles, timeout=max(0.0, min([_WAKE, *remaining])))
+                # Wakes up for a message, a worker's end, or a signal.
+                wait(handles, timeout=_WAKE)
                 for worker in list(self._workers):
                     self._attend(worker)
             finished = True
@@ -260,7 +240,7 @@ class LocalPool:
             self._workers.append(self._start())
 
     def _attend(self, worker: process.Worker) -> None:
-        """Read a worker's messages; replace it if it has died or takes too long."""
+        """Read a worker's messages; replace it if it has died."""
         # Read before the messages: none follows a worker's death.
         exit_code = worker.process.exitcode
         for message in worker.messages():
@@ -278,7 +258,7 @@ class LocalPool:
             else:
                 task, worker.task = worker.task, None
                 self._log.outcome(task, message)
-        if exit_code is None and worker.seconds < self._log.timeout:
+        if exit_code is None:
             return
         started, seconds, packages = worker.started, worker.seconds, versions()
         usage = Usage(started=started, seconds=seconds, machine=machine(), versions=packages)

@@ -100,8 +100,7 @@ class Queue:
 class EventLog:
     """Counts the outcomes of a run's cells, stores them, and calls `watch`.
 
-    `queue` has the remaining tasks. A cell whose worker dies is tried `attempts` times in all; one
-    that took longer than `timeout` seconds is not tried again.
+    `queue` has the remaining tasks. A cell whose worker dies is tried `attempts` times in all.
     """
 
     def __init__(
@@ -112,11 +111,9 @@ class EventLog:
         skipped: int,
         attempts: int,
         watch: Watch | None,
-        timeout: float,
     ) -> None:
         self.queue = Queue(tasks)
         self.counts = {"done": 0, "failed": 0, "skipped": skipped}
-        self.timeout = timeout
         self._total = len(tasks)
         self._attempts = attempts
         self._deaths: dict[str, int] = {}  # of workers, by the key of the cell they had
@@ -136,12 +133,9 @@ class EventLog:
             self.tell("failed", task, words=outcome.error)
 
     def lost(self, task: Task, how: str, usage: Usage) -> None:
-        """Put back a cell whose worker died or was ended, or record its failure."""
-        # A timeout is final; a death is retried until the attempts are used up.
+        """Put back a cell whose worker died; record its failure after the last attempt."""
         deaths = self._deaths.get(task.key, 0) + 1
-        if usage.seconds >= self.timeout:  # it would take as long again
-            self.outcome(task, Failed(f"took longer than {self.timeout:g} s", usage))
-        elif deaths < self._attempts:
+        if deaths < self._attempts:
             self._deaths[task.key] = deaths
             self.queue.put_back(task)
             self.tell("retried", task, words=f"its worker died ({how})")

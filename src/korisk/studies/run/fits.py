@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,12 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk._json import JsonDict, JsonMapping
-from korisk._memory import free_memory
-from korisk.fitting.gradient.recipe import History, Recipe, draw_batches, released_generator
+from korisk.fitting.gradient.recipe import Recipe, draw_batches, released_generator
 from korisk.fitting.gradient.train import Member, train, train_many
 from korisk.fitting.ridge.choice import Scorer
-from korisk.fitting.ridge.dense import DenseRidge, kernel_bytes
-from korisk.fitting.ridge.diagonal import DiagonalRidge, gram_bytes
+from korisk.fitting.ridge.dense import DenseRidge
+from korisk.fitting.ridge.diagonal import DiagonalRidge
 from korisk.fitting.ridge.refinement import refine
 from korisk.networks import KnownOperatorNet, zoo
 from korisk.operators import Composed
@@ -49,16 +47,6 @@ class Bench:
     weights: Tensor  # analytic, of an input's shape
     tail: Composed
     gram: Tensor | None  # B^T B of the tail, if a fit uses it and it fits into memory
-
-
-class Extent(NamedTuple):
-    """Sizes of the samples of a cell."""
-
-    outputs: int  # entries of one
-    inputs: int  # entries of one
-    samples: int  # of all pools
-    training: int  # the largest N
-    itemsize: int  # bytes of an entry
 
 
 @dataclass(frozen=True)
@@ -104,17 +92,8 @@ class Fit(ABC):
     def rows(self, job: Job) -> Iterator[Fitted]:
         """A row for every size, in ascending order."""
 
-    def check(  # noqa: B027 (most have nothing to check)
-        self, settings: Settings, side: int, outputs: int, inputs: int
-    ) -> None:
-        """Raise for settings with which no cell can be computed.
-
-        `side` is that of images, else 0; `outputs` and `inputs` are numbers of entries.
-        """
-
-    def memory(self, settings: Settings, extent: Extent) -> int:
-        """Approximate bytes of the largest fit, without the samples."""
-        return 0
+    def check(self, settings: Settings, side: int) -> None:  # noqa: B027 (most check nothing)
+        """Raise for settings with which no cell can be computed; `side` is of images, else 0."""
 
 
 class KnownRidge(Fit):
@@ -137,11 +116,6 @@ class KnownRidge(Fit):
             detail["seconds"] = seconds_since(start, weights)
             yield job.row(n, ridge.predict(weights, test.inputs), detail, weights)
 
-    def memory(self, settings: Settings, extent: Extent) -> int:
-        """Bytes of B^T B; if it does not fit, products go through the operators."""
-        needed = gram_bytes(extent.inputs, extent.itemsize)
-        return needed if needed <= free_memory(torch.device("cpu")) else 0
-
     @staticmethod
     def _fitted(
         ridge: DiagonalRidge, n: int, scorer: Scorer, settings: Settings
@@ -150,8 +124,9 @@ class KnownRidge(Fit):
         training = ridge.training(n)
         fit = training.fit(scorer=scorer, grid=settings.get("grid"))
         if not settings["refine"]:
-            return fit.weights, fit.detail()
-        detail, refined = fit.detail(), refine(fit, scorer, steps=settings["refine"])
+            assert fit.choice is not None
+            return fit.weights, _chosen(fit.penalty, fit.choice.score)
+        penalty, refined = fit.penalty, refine(fit, scorer, steps=settings["refine"])
         if ridge.relu and math.isinf(fit.penalty):
             # No ridge fit was better than the analytic weights; one refined with the ReLU may be.
             for share in _STARTS:
@@ -159,14 +134,14 @@ class KnownRidge(Fit):
                 candidate = refine(start, scorer, steps=settings["refine"])
                 # A small gain may be chance: analytic weights were not fitted to any sample.
                 if candidate.score_after < _CLEARLY * refined.score_after:
-                    detail, refined = detail | start.detail(), candidate
-        return refined.weights, detail | refined.detail()
+                    penalty, refined = start.penalty, candidate
+        return refined.weights, _chosen(penalty, refined.score_after)
 
 
 class KnownGradient(Fit):
     """The known-operator network, trained by gradients at all sizes side by side."""
 
-    def check(self, settings: Settings, side: int, outputs: int, inputs: int) -> None:
+    def check(self, settings: Settings, side: int) -> None:
         """Raise for a recipe that does not exist."""
         recipe_of(settings)
 
@@ -191,12 +166,11 @@ class KnownGradient(Fit):
             batches = [draw_batches(n, *size, released_generator(job.seed)) for n in sizes]
             network = build(analytic.expand(len(sizes), *analytic.shape))
             samples = (*job.pools.train, recipe)
-            history = train(network, *samples, indices=torch.stack(batches, 1), progress=share)
+            train(network, *samples, indices=torch.stack(batches, 1), progress=share)
             seconds = seconds_since(start, network.weights) / len(sizes)
             for index, n in enumerate(sizes):
                 weights = network.weights.detach()[index]
-                detail = convergence(history, index) | {"seconds": seconds}
-                yield job.row(n, build(weights)(test.inputs), detail, weights)
+                yield job.row(n, build(weights)(test.inputs), {"seconds": seconds}, weights)
 
 
 class DenseFits(Fit):
@@ -214,12 +188,10 @@ class DenseFits(Fit):
         for n in job.each_size():
             start = time.perf_counter()
             fit = ridge.training(n).fit(scorer=scorer, grid=settings.get("grid"))
-            detail = fit.detail() | {"seconds": seconds_since(start, ridge.targets)}
+            assert fit.choice is not None
+            detail = _chosen(fit.penalty, fit.choice.score)
+            detail["seconds"] = seconds_since(start, ridge.targets)
             yield job.row(n, fit.predict(test.inputs), detail)
-
-    def memory(self, settings: Settings, extent: Extent) -> int:
-        """Bytes of the dual form."""
-        return int(kernel_bytes(extent.training))
 
 
 class ZooNetwork(Fit):
@@ -246,35 +218,20 @@ class ZooNetwork(Fit):
             Member(f"{job.model} at N = {n}", network, job.seed, rows[:n], validation, test)
             for n, network in zip(job.sizes, learned, strict=True)
         ]
-        start, notes = time.perf_counter(), list[str]()
+        start = time.perf_counter()
         with torch.enable_grad():
-            list(train_many(members, images, targets, recipe, notes=notes, progress=job.report))
+            list(train_many(members, images, targets, recipe, progress=job.report))
         detail: JsonDict = {"seconds": seconds_since(start, images) / len(members)}
-        detail |= {"note": " ".join(notes)} if notes else {}
         for n, network in zip(job.sizes, learned, strict=True):
             network.eval()
             outputs = torch.cat([network(images[piece]) for piece in torch.split(test, _PIECE)])
             weights = sum(parameters.numel() for parameters in network.parameters())
             yield job.row(n, outputs, detail | {"parameters": weights})
 
-    def check(self, settings: Settings, side: int, outputs: int, inputs: int) -> None:
-        """Raise if the levels cannot halve the images, or for too many weights."""
+    def check(self, settings: Settings, side: int) -> None:
+        """Raise if the levels cannot halve the images."""
         if "levels" in settings:
             zoo.check_halved((side, side), settings["levels"])
-        if settings["kind"] == "dense-unet":
-            zoo.check_dense(inputs, outputs)
-
-    def memory(self, settings: Settings, extent: Extent) -> int:
-        """Approximate bytes of training: samples, activations of a batch, weights."""
-        # Activations: channels of a batch in float32; primal-dual keeps both sides of every pass.
-        outputs, inputs = extent.outputs, extent.inputs
-        width, passes = settings["width"], settings.get("passes")
-        values = 3 * 8 * width * outputs
-        if passes is not None:
-            values = 6 * width * passes * (outputs + inputs)
-        weights = 5 * inputs * outputs if settings["kind"] == "dense-unet" else 0
-        samples = extent.samples * (inputs + outputs)
-        return int(4 * (samples + settings["batch"] * values + weights))
 
 
 def fit_of(model: str, settings: Settings) -> Fit:
@@ -292,12 +249,9 @@ def recipe_of(settings: Settings) -> Recipe:
     return Recipe(**of_training, steps=settings["iterations"])
 
 
-def convergence(history: History, run: int) -> JsonDict:
-    """Details on the convergence of one of several side-by-side runs."""
-    figures = {"loss": history.end.loss, "improvement_in_last_tenth": history.improvement}
-    figures["gradient_left"] = history.gradient_left
-    converged = bool(history.converged[run])
-    return {"converged": converged} | {name: float(v[run]) for name, v in figures.items()}
+def _chosen(penalty: float, score: float) -> JsonDict:
+    """Details of a ridge fit: lambda, None if infinite, and the score that it was chosen by."""
+    return {"lambda": None if math.isinf(penalty) else penalty, "score": score}
 
 
 def picture(images: Tensor) -> NDArray[np.generic]:

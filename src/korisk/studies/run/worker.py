@@ -7,13 +7,11 @@ work, otherwise the reason. Then it answers each task with any number of fractio
 
 import os
 import pickle
-import select
 import signal
 import sys
 import threading
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -43,8 +41,6 @@ Answer: TypeAlias = "str | float | Done | Failed"  # of a worker to its driver
 _REPORT_PAUSE = 0.1  # seconds between two fractions that are passed on
 _TRACEBACK_CALLS = 4  # the innermost ones
 _ERROR_LENGTH = 4000  # characters
-_MOST_FILES = 65_536  # file descriptors that a guard closes
-_GUARD_PAUSE = 0.5  # seconds between two checks whether a guarded worker still lives
 
 
 @dataclass(frozen=True)
@@ -191,9 +187,7 @@ def serve(connection: Connection, pickled_work: bytes, threads: int) -> None:
         os.setpgid(0, 0)
         # A daemon may not start processes; here they end with the group.
         current_process().daemon = False
-        _guard_group(owner.sentinel)
-    else:
-        threading.Thread(target=_end_with, args=(owner.sentinel,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(owner.sentinel,), daemon=True).start()
     with suppress(EOFError, OSError):  # the owner has ended
         try:
             work = pickle.loads(pickled_work)
@@ -208,37 +202,11 @@ def serve(connection: Connection, pickled_work: bytes, threads: int) -> None:
 
 
 def _end_with(owner: int) -> None:
+    """Wait for the owner's end, then end this process, and its group where there are such."""
     wait([owner])
+    if hasattr(os, "killpg"):
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
-
-
-def _guard_group(owner: int) -> None:
-    """Start a process that kills this process's group when the owner ends.
-
-    The worker cannot do it: it is in the group that is killed. The guard is a grandchild, so that a
-    cell that waits for all its children does not wait for it. It keeps no file open except the
-    owner's sentinel.
-    """
-    worker = os.getpid()
-    with warnings.catch_warnings():
-        # Python warns of forks in processes with threads; the guard needs none of them.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        return
-    try:
-        if os.fork() == 0:
-            os.setsid()
-            # An inherited pipe would stay open after the worker's end, and its reader would wait.
-            os.closerange(0, owner)
-            os.closerange(owner + 1, _MOST_FILES)
-            while not select.select([owner], [], [], _GUARD_PAUSE)[0]:
-                # Raises when the worker has ended: its owner cleans up then.
-                os.kill(worker, 0)
-            os.killpg(worker, signal.SIGKILL)
-    finally:
-        os._exit(0)
 
 
 # --- In its owner --------------------------------------------------------------------------------

@@ -66,11 +66,6 @@ class Ct(ImagingKind):
         sizes = checked_sizes(point.sizes or entry.sizes or self.sizes(settings))
         return f"released-{point.side}", _released(scan, sizes)
 
-    def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Pixels or voxels, and rays."""
-        cone = settings["beam"] == "cone"
-        return settings["side"] ** (2 + cone), settings["views"] * settings["bins"] ** (1 + cone)
-
     def problem(self, spec: JsonMapping) -> Problem:
         """The problem of a CT point."""
         arguments, population = self.arguments(spec), spec["problem"]["population"]

@@ -31,7 +31,7 @@ Samples = Annotated[int, Field(ge=0, le=10**6)]
 # Keys that belong to one way of fitting, or to networks whose kind has this ending.
 OF_GRADIENT = ("optimiser", "rate", "iterations", "batch")
 _OF_RIDGE = ("toward", "refine", "grid", "select")
-_OF_NETWORK = {"levels": "unet", "passes": "primal-dual", "penalty": "pinn"}
+_OF_NETWORK = {"levels": "unet", "passes": "primal-dual"}
 
 
 class ModelEntry(Spec):
@@ -87,7 +87,6 @@ class TrainedEntry(ModelEntry):
     width: Annotated[int, Field(ge=1, le=1024)] = 16
     levels: Annotated[int, Field(ge=1, le=8)] = 2
     passes: Annotated[int, Field(ge=1, le=100)] = 4
-    penalty: Positive = 0.1
     steps: Annotated[int, Field(ge=10, le=10**7)] = 2000
     batch: Annotated[int, Field(ge=1, le=10**5)] = 16
     rate: Positive = 1e-3

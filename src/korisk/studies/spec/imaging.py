@@ -117,10 +117,6 @@ class Blur(ImagingKind):
         assumed, true = settings["assumed"], settings["deviation"]
         return f"side {settings['side']}, blur {assumed:g} for {true:g}"
 
-    def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Pixels, the same for outputs and inputs."""
-        return settings["side"] ** 2, settings["side"] ** 2
-
 
 @register
 class Mri(ImagingKind):
@@ -143,11 +139,3 @@ class Mri(ImagingKind):
             shots = "spokes" if trajectory == "radial" else "spiral shots"
             lines = f"{settings['lines']} {shots}, {settings['side']} pixels"
         return f"{lines}{coil_text}{self.moving(settings)}"
-
-    def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Pixels, and real and imaginary parts of all coils."""
-        pixels = settings["side"] ** 2
-        if settings.get("trajectory") is not None:
-            # Without the user's images, whose path is not among the settings.
-            return super().entries({**settings, "images": None})
-        return pixels, 2 * pixels * (settings.get("coils") or 1)

@@ -6,7 +6,6 @@ of korisk. docs/how-to/add-a-kind.md shows how to add one from outside.
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -99,11 +98,6 @@ class Kind:
     def sizes(self, settings: JsonMapping) -> list[int]:
         """Default training set sizes of a point."""
         return [4, 16, 64, 256, 1024]
-
-    def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Number of entries of an output and of an input."""
-        weights, tail = self.problem({"problem": settings}).reconstruction()
-        return math.prod(tail[-1].range), weights.numel()
 
     def check(self, settings: JsonMapping, problem: Problem) -> None:
         """Raise if no cell could be computed; draws a sample, unless a subclass finds that slow."""

@@ -155,9 +155,8 @@ def _check_values(kind: Kind, spec: JsonDict, seeds: list[int]) -> None:
     # Problems with the user's images are checked by reading them, below.
     if "images" not in settings:
         kind.check(settings, problem)
-    outputs, inputs = kind.entries(settings)
     for model, fitted in spec["models"].items():
-        fit_of(model, fitted).check(fitted, settings.get("side", 0), outputs, inputs)
+        fit_of(model, fitted).check(fitted, settings.get("side", 0))
     if "images" in settings:
         images = problem.source.read(settings["side"])  # type: ignore[attr-defined]
         # Splits depend on the seed, and some may leave too few patients.
