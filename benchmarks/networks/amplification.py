@@ -85,8 +85,8 @@ def trained(
     students = {seed: train(kind, truth, STARTS[start], seed, n) for seed in seeds}
     for place, (seed, student) in enumerate(students.items()):
         other = students[seeds[place - 1]]
-        layers = kr.amplification(student, pilot, reference=truth)
-        errors = {layer.name: layer.error or 0.0 for layer in layers}
+        layers = kr.amplification(student, pilot)
+        errors = graph_errors(truth, student, pilot)
         yield {
             "network": network,
             "start": "larger" if large else start,

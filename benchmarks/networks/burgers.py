@@ -1,6 +1,6 @@
-"""A hybrid network around a known solver against a soft PINN and a plain network, on Burgers.
+"""A hybrid network around a known solver against a plain network, on Burgers.
 
-    python -m benchmarks.networks.burgers --tune    # rates, penalty: burgers_tuned.json
+    python -m benchmarks.networks.burgers --tune    # rates: burgers_tuned.json
     python -m benchmarks.networks.burgers [--network NAME] [--viscosity NU]
                                                     # trains what burgers.csv does not have
     python -m benchmarks.networks.burgers --tables  # results/burgers.txt
@@ -9,13 +9,11 @@ All three take --dimension 2, for fields in the plane (burgers_2d.csv and so on)
 
 Sensors of unknown gain show u(0) at 32 points of a periodic line, or 32 x 32 of a square, with
 noise; wanted is u(0.3) of Burgers' equation, computed on cells that are eight times finer, in the
-plane four times. All networks have weights of the
-sensors and the same convolutions: the hybrid has the solver on 32 cells between them, the soft PINN
-the residual of the same solver in its loss, the plain one neither. All are trained for the same
-steps on the same batches. Rates and the penalty were chosen at the middle viscosity by the errors
-of 256 validation fields of a seed that is not reported, at N = 4 and 64 together; the best of ten
-steps is kept by 64 validation fields, which all networks and sizes have. N = 0 is the untrained
-network.
+plane four times. Both networks have weights of the sensors and the same convolutions: the hybrid
+has the solver on 32 cells between them. Both are trained for the same steps on the same batches.
+Rates were chosen at the middle viscosity by the errors of 256 validation fields of a seed that is
+not reported, at N = 4 and 64 together; the best of ten steps is kept by 64 validation fields, which
+all networks and sizes have. N = 0 is the untrained network.
 """
 
 import argparse
@@ -52,7 +50,6 @@ WRONG = 5.0  # times the true viscosity
 NAMES = {
     "solver-cnn": "hybrid",
     "wrong": f"hybrid, {WRONG:g} nu",
-    "soft-pinn": "soft PINN",
     "cnn": "plain CNN",
     "dense": "one matrix",
 }
@@ -61,7 +58,6 @@ TARGETS = (0.03, 0.01)  # mean squared errors over the mean square of u(0.3)
 TUNING_SEED, TUNING_SIZES, TUNING_VISCOSITY = 90, (4, 64), 0.01
 # In the plane fewer: on the line, rates at both ends had twice the best error and more.
 RATES = {1: (1e-3, 3e-3, 1e-2, 3e-2, 1e-1), 2: (3e-3, 1e-2, 3e-2)}
-PENALTIES = {1: (0.001, 0.01, 0.1), 2: (0.01, 0.1)}
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class Setting:
 
     @property
     def tuned(self) -> Path:
-        """Scores of rates and penalties."""
+        """Scores of rates."""
         return self.results.with_name(f"{self.results.stem}_tuned.json")
 
     def problem(self, viscosity: float, assumed: float | None = None) -> PdeProblem:
@@ -118,13 +114,11 @@ def errors(
     sizes: Sequence[int],
     *,
     rate: float,
-    penalty: float | None = None,
 ) -> Iterator[tuple[int, int, float]]:
     """N, seed and mean squared test error, untrained and trained."""
     kind = "solver-cnn" if network == "wrong" else network
-    shape = {} if penalty is None else {"penalty": penalty}
     device = next(iter(pools.values())).train.inputs.device
-    build = of.networks(kind, width=WIDTH, device=device, **shape)
+    build = of.networks(kind, width=WIDTH, device=device)
     members, parts = [], [pair for drawn_pools in pools.values() for pair in drawn_pools]
     inputs, targets = (torch.cat(values).float() for values in zip(*parts, strict=True))
     rows = torch.split(
@@ -160,7 +154,7 @@ def dense(pools: Mapping[int, Pools]) -> Iterator[tuple[int, int, float]]:
 
 
 def tune(setting: Setting) -> None:
-    """Choose the rate of each network, and the penalty of the soft PINN, by validation fields."""
+    """Choose the rate of each network by validation fields."""
     of = setting.problem(TUNING_VISCOSITY)
     pools = setting.pools(TUNING_VISCOSITY, [TUNING_SEED], test=0)
     # Fields that judge here are validation fields of other seeds: no test field is looked at.
@@ -169,27 +163,25 @@ def tune(setting: Setting) -> None:
     pools = {TUNING_SEED: pools[TUNING_SEED]._replace(test=judges)}
     path = setting.tuned
     known = json.loads(path.read_text()) if path.exists() else {}
-    for network in ("cnn", "solver-cnn", "soft-pinn"):
-        for penalty in PENALTIES[setting.dimension] if network == "soft-pinn" else (None,):
-            for rate in RATES[setting.dimension]:
-                key = f"{network} {rate:g}" + ("" if penalty is None else f" {penalty:g}")
-                if key in known:
-                    continue
-                results = errors(of, network, pools, TUNING_SIZES, rate=rate, penalty=penalty)
-                trained = [value for n, _, value in results if n]
-                logs = sum(math.log(value) for value in trained) / len(trained)
-                known[key] = {"network": network, "rate": rate, "score": math.exp(logs)}
-                known[key] |= {} if penalty is None else {"penalty": penalty}
-                path.write_text(json.dumps(known, indent=1) + "\n")
-                print(key, known[key]["score"], flush=True)
+    for network in ("cnn", "solver-cnn"):
+        for rate in RATES[setting.dimension]:
+            key = f"{network} {rate:g}"
+            if key in known:
+                continue
+            results = errors(of, network, pools, TUNING_SIZES, rate=rate)
+            trained = [value for n, _, value in results if n]
+            logs = sum(math.log(value) for value in trained) / len(trained)
+            known[key] = {"network": network, "rate": rate, "score": math.exp(logs)}
+            path.write_text(json.dumps(known, indent=1) + "\n")
+            print(key, known[key]["score"], flush=True)
 
 
-def chosen(setting: Setting, network: str) -> dict[str, float]:
-    """The rate and the penalty with the best score; a wrong viscosity has those of the hybrid."""
+def chosen(setting: Setting, network: str) -> float:
+    """The rate with the best score; a wrong viscosity has that of the hybrid."""
     same = "solver-cnn" if network == "wrong" else network
     entries = list(json.loads(setting.tuned.read_text()).values())
     best = min((e for e in entries if e["network"] == same), key=lambda e: e["score"])
-    return {key: best[key] for key in ("rate", "penalty") if key in best}
+    return float(best["rate"])
 
 
 def run(setting: Setting, networks: Sequence[str], viscosities: Sequence[float]) -> None:
@@ -204,7 +196,7 @@ def run(setting: Setting, networks: Sequence[str], viscosities: Sequence[float])
             if network == "dense":
                 results = list(dense(pools))
             else:
-                results = list(errors(of, network, pools, SIZES, **chosen(setting, network)))
+                results = list(errors(of, network, pools, SIZES, rate=chosen(setting, network)))
             seconds = (time.perf_counter() - start) / len(results)
             new = not setting.results.exists()
             with setting.results.open("a", newline="") as file:
@@ -306,14 +298,12 @@ def tables(setting: Setting) -> None:
                 text.append(line(viscosity, f"{target:.0%}", name, *samples, times))
     text += ["", "### Tuned", ""]
     rates = RATES[setting.dimension]
-    text += header("network", "penalty", *(f"rate {rate:g}" for rate in rates))
+    text += header("network", *(f"rate {rate:g}" for rate in rates))
     tuned = json.loads(setting.tuned.read_text())
-    for network in ("solver-cnn", "soft-pinn", "cnn"):
-        for penalty in PENALTIES[setting.dimension] if network == "soft-pinn" else (None,):
-            end = "" if penalty is None else f" {penalty:g}"
-            scores = [tuned.get(f"{network} {rate:g}{end}", {}).get("score") for rate in rates]
-            values = ("" if score is None else f"{score:.2g}" for score in scores)
-            text.append(line(NAMES[network], "" if penalty is None else f"{penalty:g}", *values))
+    for network in ("solver-cnn", "cnn"):
+        scores = [tuned.get(f"{network} {rate:g}", {}).get("score") for rate in rates]
+        values = ("" if score is None else f"{score:.2g}" for score in scores)
+        text.append(line(NAMES[network], *values))
     text += ["", "### Seeds", ""]
     text += header("viscosity", "network", *(f"N = {n}" for n in SEEDS_AT))
     for viscosity, network in sorted(trained, key=lambda cell: (cell[0], [*NAMES].index(cell[1]))):

@@ -10,11 +10,9 @@ it too, between measured sizes, with a 90% interval over resampled seeds. Where 
 does, N is "more than" the largest. Then again with the largest N halved: what is not "more than"
 should not move.
 
-The same of results/worth64.csv (benchmarks/networks/worth64.py): 64 x 64 pixels, patients, rates
-tuned for each network, from N = 0 on, and known operators that are 0.1 to 20% wrong. There the
-dense network is, at each N, the one with the lower test error of two: the layer with the U-Net, and
-the layer alone in closed form. For the error that it has at the largest N: the N with which the
-known operator has it.
+`rivals` reads results/worth64.csv (benchmarks/networks/worth64.py): 64 x 64 pixels, patients, rates
+tuned for each network, from N = 0 on. There the dense network is, at each N, the one with the lower
+test error of two: the layer with the U-Net, and the layer alone in closed form.
 """
 
 from __future__ import annotations
@@ -34,12 +32,9 @@ from benchmarks.markdown import table
 Array = NDArray[np.float64]
 
 DATA = Path(__file__).parents[1] / "data" / "imaging.csv"
-TUNED = Path(__file__).parents[1] / "results" / "worth64.csv"
+WORTH = Path(__file__).parents[1] / "results" / "worth64.csv"
 PAIRS = {"U-Net": ("unet", "dense-unet"), "linear": ("weights", "dense")}
 WITH = (4, 32, 128)  # samples with the operator
-TUNED_WITH = (0, 4, 64)
-TUNED_RECIPE = "2,000 steps"
-SHOWN = (0, 4, 64, 4096)  # N whose errors the table of wrong operators has
 DRAWS = 400  # of seeds
 DENSE = {"dense-unet": "dense layer + U-Net", "ridge": "dense layer alone"}
 NAMES = {
@@ -121,7 +116,7 @@ def matched(known: tuple[Array, Array], other: tuple[Array, Array]) -> Saved:
 
 def overtaken(known: tuple[Array, Array], other: tuple[Array, Array]) -> Saved:
     """The N from which on another network has the smaller error, where both are measured."""
-    sizes = known[0][known[0] > 0]
+    sizes = np.intersect1d(known[0][known[0] > 0], other[0])
 
     def samples(of_known: Array, of_other: Array) -> float:
         ahead = np.log(of_known.mean(1) / of_other.mean(1))  # above zero: the other is ahead
@@ -134,7 +129,7 @@ def overtaken(known: tuple[Array, Array], other: tuple[Array, Array]) -> Saved:
         part = -ahead[last] / (ahead[last + 1] - ahead[last])
         return float(sizes[last] ** (1 - part) * sizes[last + 1] ** part)
 
-    return over_seeds(samples, known[1][known[0] > 0], other[1][other[0] > 0])
+    return over_seeds(samples, *(errors[np.isin(n, sizes)] for n, errors in (known, other)))
 
 
 def over_seeds(samples: Callable[[Array, Array], float], known: Array, other: Array) -> Saved:
@@ -215,19 +210,15 @@ def tables() -> Iterator[str]:
 
 
 def rivals(
-    path: Path = TUNED,
+    path: Path = WORTH,
 ) -> Iterator[tuple[str, str, tuple[Array, Array], tuple[Array, Array]]]:
-    """Each problem with its best dense network, the known operator's curve, and the best dense one.
-
-    The best is at each N the one with the lowest error of all recipes.
-    """
+    """Each problem with its best dense network, the known operator's curve, and the best's."""
     dense: dict[str, dict[float, list[tuple[float, str, Array]]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    known = {}
-    for (problem, *_, recipe), networks in tables_of_errors(path).items():
-        if recipe == TUNED_RECIPE:
-            known[problem] = networks["unet"]
+    known = dict[str, tuple[Array, Array]]()
+    for (problem, *_), networks in tables_of_errors(path).items():
+        known |= {problem: networks["unet"]} if "dense-unet" in networks else {}
         for network, (sizes, errors) in networks.items():
             for n, each in zip(sizes, errors, strict=True):
                 if network in DENSE and n > 0:  # an untrained dense layer is no rival
@@ -258,54 +249,5 @@ FAIR = [
 ]
 
 
-def tuned_tables(path: Path = TUNED) -> Iterator[str]:
-    """The tables of 64 x 64 pixels."""
-    settings = tables_of_errors(path)
-    best = {problem: dense for problem, *_, dense in rivals(path)}
-    rows, wrong, longer, moved, compared = [], [], [], 0, 0
-    for (problem, *_, recipe), networks in settings.items():
-        if recipe not in (TUNED_RECIPE, "closed form"):
-            for network, curve in networks.items():
-                name = NAMES[problem] + (", dense layer + U-Net" if network == "dense-unet" else "")
-                longer.append([name, recipe, f"{1e3 * curve[1][-1].mean():.3g}"])
-        if recipe != TUNED_RECIPE:
-            continue
-        dense = best[problem]
-        largest = float(dense[0][-1])
-        for network, known in networks.items():
-            name = NAMES[problem] + network.removeprefix("unet")
-            crossing = text(overtaken(known, dense), largest)
-            if network == "unet":
-                needs = [saved(known, dense, n, largest) for n in TUNED_WITH]
-                for n, whole in zip(TUNED_WITH, needs, strict=True):
-                    half = saved(known, dense, n, largest / 2)
-                    if math.isfinite(half.n):
-                        compared += 1
-                        moved += not whole.low <= half.n <= whole.high
-                rows.append([name, *(text(need, largest) for need in needs), crossing])
-            if network != "dense-unet" and any("wrong" in other for other in networks):
-                errors = [1e3 * known[1][known[0] == n].mean() for n in SHOWN]
-                wrong.append([name, *(f"{error:.3g}" for error in errors), crossing])
-        if any("wrong" in other for other in networks):
-            errors = [1e3 * dense[1][dense[0] == n].mean() for n in SHOWN[1:]]
-            cells = ["", *(f"{error:.3g}" for error in errors)]
-            wrong.append([f"{NAMES[problem]}, best dense network", *cells, ""])
-    heads = [f"as with {n} with the operator" for n in TUNED_WITH]
-    last = "ahead without from N ="
-    yield "\n### 64 x 64 pixels, patients, tuned rates\n"
-    yield table(rows, ["", *heads, last])
-    yield (
-        f"\nWith the largest N halved, {moved} of {compared} numbers that are still measured leave "
-        "their 90% interval."
-    )
-    yield "\n### 64 x 64 pixels, the best dense network\n"
-    yield table([fair_row(NAMES[row[0]], *row[1:]) for row in rivals(path)], FAIR)
-    yield "\n### 64 x 64 pixels, an operator that is wrong\n"
-    heads = [f"N = {n:,}" for n in SHOWN]
-    yield table(wrong, ["", *heads, "dense ahead from N ="])
-    yield "\n### 64 x 64 pixels, longer training\n"
-    yield table(longer, ["", "recipe", "N = 4,096"])
-
-
 if __name__ == "__main__":
-    print("\n".join((*tables(), *(tuned_tables() if TUNED.exists() else ()))))
+    print("\n".join(tables()))

@@ -2,7 +2,7 @@
 
     python -m benchmarks.networks.worth64 --out FILE.csv [--device cuda] [--minutes 8]
         [--cases ct,cone] [--networks unet] [--sizes 1 4] [--rates 0.003] [--steps 2000]
-    python -m benchmarks.networks.saved    # its tables, from results/worth64.csv
+    python -m benchmarks.paper.learning    # tables, from results/worth64.csv and data/learning.csv
 
 The same U-Net behind a known inverse ("unet") and behind a dense layer that is learned in its place
 ("dense-unet"), for seven scanners with 2% of Gaussian noise: CT in the plane (32 views of 92 bins),

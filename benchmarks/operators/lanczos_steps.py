@@ -45,8 +45,9 @@ def compare(scanner: CtScanner, device: str) -> None:
             seconds = time.perf_counter() - start
             assert fit.choice is not None
             relative = fit.penalty / fit.training.scale
+            residual = fit.training.residual(fit.weights, fit.penalty)
             print(
-                f"{scanner.side}, {n}, {steps} | {relative:.1e} | {fit.detail()['residual']:.1e} "
+                f"{scanner.side}, {n}, {steps} | {relative:.1e} | {residual:.1e} "
                 f"| {fit.choice.score:.5e} | {error:.5e} | {seconds:.2f}",
                 flush=True,
             )

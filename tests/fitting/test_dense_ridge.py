@@ -114,7 +114,8 @@ def test_a_fixed_grid_is_taken_as_it_is() -> None:
     judge = Scorer(*pool(50, seed=3, noise=3.0))
     fit = DenseRidge(*pool(10, noise=3.0)).training(10).fit(scorer=judge, grid=[1e-8, 1e-6])
     assert fit.penalty in (1e-8, 1e-6)
-    assert fit.detail()["lambda_at_edge"]
+    assert fit.choice is not None
+    assert fit.choice.at_edge
 
 
 def test_nested_sets_share_one_kernel_and_change_nothing() -> None:

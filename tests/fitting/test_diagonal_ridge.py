@@ -63,7 +63,7 @@ def test_weights_are_the_least_squares_ones(
         fit = fitted(part, stored=stored, toward=toward, penalty=penalty)
         expected = stacked(*part, penalty, goal)
         assert torch.allclose(fit.weights, expected, rtol=1e-8, atol=1e-9)
-        assert fit.detail()["residual"] == pytest.approx(0, abs=1e-9)
+        assert fit.training.residual(fit.weights, penalty) == pytest.approx(0, abs=1e-9)
 
 
 def test_a_large_matrix_is_solved_by_lanczos_to_the_same_weights(
@@ -74,7 +74,6 @@ def test_a_large_matrix_is_solved_by_lanczos_to_the_same_weights(
     monkeypatch.setattr(diagonal, "LARGEST_FACTORED", 0)
     training = ridge.training(9)
     assert torch.allclose(training.weights([0.01, 1.0, math.inf]), factored, rtol=1e-9, atol=1e-11)
-    assert training.fit(penalty=1.0).detail()["steps"]
 
 
 def test_the_gram_matrix_of_a_tail_is_the_same_from_its_matrix_and_from_its_products() -> None:
@@ -152,8 +151,6 @@ def test_refinement_lowers_a_loss_that_the_closed_form_cannot_see() -> None:
     judge, test = Scorer(*rectified(40, 1)), Scorer(*rectified(300, 2))
     fit = fitted(rectified(60, 0), toward=ONES, penalty=1e-6)
     refined = refine(fit, judge, steps=60)
-    assert refined.ended == (refined.steps < 60)
-    assert not refine(fit, judge, steps=1).ended
     predict = fit.training.ridge.predict
     before, after = (test(predict(w, test.inputs)) for w in (fit.weights, refined.weights))
     assert after < 0.01 * before  # the true weights fit exactly once the ReLU is in the loss
@@ -201,7 +198,6 @@ def test_refinement_is_never_worse_on_the_validation_set() -> None:
     # Where every step is worse, the start is kept.
     start = DiagonalFit(fit.training, 1e-3, None, TRUE)  # which the judge calls exact
     refined = refine(start, judge, steps=10)
-    assert refined.steps > 0
     assert torch.equal(refined.weights, TRUE)
     assert refined.score_after == refined.score_before < 1e-20
 
@@ -210,7 +206,6 @@ def test_there_is_nothing_to_refine_without_a_relu_or_at_an_infinite_lambda() ->
     judge = Scorer(*pool(5, seed=1))
     for fit in (fitted(pool(5), relu=False, penalty=0.1), fitted(pool(5), penalty=math.inf)):
         refined = refine(fit, judge)
-        assert refined.steps == 0
         assert torch.equal(refined.weights, fit.weights)
 
 
@@ -238,8 +233,7 @@ def test_a_fit_of_many_weights_solves_the_normal_equations() -> None:
     targets = wide(inputs) + draw(30, 40, seed=5)
     ridge = DiagonalRidge(wide, inputs, targets, gram=tail_gram(wide))
     fit = ridge.training(20).fit(scorer=Scorer(inputs[20:], targets[20:]), grid=[0.1, 1.0, 10.0])
-    assert fit.detail()["residual"] == pytest.approx(0, abs=1e-12)
-    assert fit.detail()["solved"]
+    assert fit.training.residual(fit.weights, fit.penalty) == pytest.approx(0, abs=1e-12)
 
 
 # --- One Krylov space for many lambdas ------------------------------------------------------------

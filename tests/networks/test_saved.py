@@ -8,15 +8,12 @@ import pytest
 
 from benchmarks.networks.saved import (
     DATA,
-    TUNED,
-    TUNED_RECIPE,
     matched,
     needed,
     overtaken,
     rivals,
     saved,
-    tables_of_errors,
-    tuned_tables,
+    tables,
 )
 from benchmarks.paper import learning
 from benchmarks.planner.image_networks import VALIDATION
@@ -47,8 +44,7 @@ def test_few_samples_are_found_that_equal_all_of_another_network() -> None:
 def test_the_kept_tables_follow_from_the_errors() -> None:
     kept = DATA.parents[1] / "results"
     assert (kept / "learning.txt").read_text() == "\n".join(learning.tables()) + "\n"
-    tables = "\n".join(tuned_tables()) + "\n"
-    assert tables.lstrip() in (kept / "saved.txt").read_text()
+    assert (kept / "saved.txt").read_text() == "\n".join(tables()) + "\n"
 
 
 def page(name: str) -> str:
@@ -61,7 +57,8 @@ def test_pages_say_what_was_measured_beside_the_best_dense_network() -> None:
     largest = float(learning.POOL)
     untrained, passed, few, usual = (list[float]() for _ in range(4))
     leads, worse, falls, rival_falls = (list[float]() for _ in range(4))
-    for models in learning.kept_cells().values():
+    everything = learning.kept_cells()
+    for models in (everything[point] for point in learning.POINTS):
         known, (sizes, errors) = (learning.errors_of(models[name]) for name in ("KO", "FC"))
         dense = sizes[1:], errors[1:]
         untrained.append(saved(known, dense, 0, largest).n)
@@ -104,23 +101,63 @@ def test_pages_say_what_was_measured_beside_the_best_dense_network() -> None:
         assert f"{fall} operator's by {min(falls):.1f} to {max(falls):.1f}" in text
 
 
+def test_pages_say_what_a_known_operator_that_is_right_saves() -> None:
+    worth, note = page("explanation/worth.md"), page("paper/index.md")
+    everything, largest = learning.kept_cells(), learning.PATIENTS
+    few, leads, meets, worse, at_1024 = (list[float]() for _ in range(5))
+    for models in (everything[problem] for problem in learning.RIGHT):
+        known, rival, dense = (
+            learning.errors_of(cells)
+            for cells in (
+                *(models[name] for name in ("KO + U-Net", "left-out FC + U-Net")),
+                learning.best_dense(models),
+            )
+        )
+        assert rival[1][-1].tolist() == dense[1][-1].tolist()
+        assert math.isinf(overtaken(known, dense).n)
+        assert math.isfinite(overtaken(*(learning.errors_of(models[m]) for m in ("KO", "FC"))).n)
+        few.append(matched(known, dense).n)
+        at_1024.append(1024 / matched(known, (dense[0][:-1], dense[1][:-1])).n)
+        before, last = zip(
+            *(errors[sizes >= 1024].mean(1) for sizes, errors in (dense, known)), strict=True
+        )
+        leads.append(last[0] / last[1])
+        steeper = math.log(before[0] / last[0]) - math.log(before[1] / last[1])
+        meets.append(largest * 4 ** (math.log(leads[-1]) / steeper))
+        if "ridge FC + U-Net" in models:
+            trained_on = learning.errors_of(models["ridge FC + U-Net"])[1][-1].mean()
+            worse.append(trained_on / dense[1][-1].mean())
+    assert f"{min(few):.0f} to {max(few):.0f} equal 4,096" in note
+    assert f"needs {min(few):.0f} to {max(few):.0f} images for" in worth
+    times = f"{largest / max(few):.0f} to {largest / min(few):.0f} times fewer"
+    assert note.count(times) == 2
+    smaller = f"({min(at_1024):.0f} to {max(at_1024):.0f} at 1,024)"
+    assert f"{times} samples at N = 4,096 {smaller}" in note
+    assert "FC passes KO, as at one size in [1]: in all five problems" in note
+    assert f"{min(leads):.1f} to {max(leads):.1f} times less error" in note
+    low, high = (1000 * round(n / 1000) for n in (min(meets), max(meets)))
+    assert f"meet at about {low:,} to {high:,} samples" in note
+    assert f"{min(worse):.1f} and {max(worse):.1f} times the best error" in note
+    judging = VALIDATION
+    counted = [(largest + judging) / (n + judging) for n in few]
+    beside = f"{min(few) + judging:.0f} to {max(few) + judging:,.0f} beside 4,224"
+    assert f"{beside}, {min(counted):.1f} to {max(counted):.0f} times" in note
+
+
 def test_pages_say_where_a_dense_layer_ends_ahead() -> None:
     worth, note = page("explanation/worth.md"), page("paper/index.md")
-    ahead, worse = {}, []
+    ahead = {}
     for problem, _, known, dense in rivals():
-        found = matched(known, dense).n
-        if math.isinf(found):
-            ahead[problem] = overtaken(known, dense).n
-            both = tables_of_errors(TUNED)[problem, "patients", "0.02", TUNED_RECIPE]
-            worse.append(both["dense-unet"][1][-1].mean() / dense[1][-1].mean())
-            assert math.isinf(overtaken(*(both[name] for name in ("unet", "dense-unet"))).n)
-        else:
-            assert round(found) <= 2
+        assert math.isinf(matched(known, dense).n)
+        ahead[problem] = overtaken(known, dense).n
     assert list(ahead) == ["cone", "pde"]
     cone, pde = ahead.values()
     assert f"from {cone:,.0f} and {pde:.0f} samples on" in note
     assert f"N = {cone:,.0f} on, and for advection and diffusion from {pde:.0f} on" in worth
-    assert f"{worse[0]:.0f} and {worse[1]:.0f} times its error" in note
+    wrong = {row[0]: row[-1] for row in learning.wrong_operators(learning.kept_cells())}
+    ct, radial = (wrong[f"{name}, 20% wrong"].split()[0] for name in ("CT", "MRI, radial"))
+    assert f"from {ct} samples on in CT, {radial} in radial" in note
+    assert f"from {ct} images on in CT, {radial} in radial" in worth
 
 
 def test_the_best_dense_network_is_the_one_that_validates_best() -> None:

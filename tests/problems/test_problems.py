@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.networks import RefinedNet
-from korisk.operators import Identity, Warp
+from korisk.operators import Warp
 from korisk.problems import (
     HANDLED,
     BlurProblem,
@@ -281,16 +280,6 @@ def test_fields_are_the_series_that_the_docs_write_down(points: int) -> None:
     waves = np.arange(1, points // 2 + 1)[:, None]
     expected = cosine @ np.cos(2 * np.pi * waves * x) + sine @ np.sin(2 * np.pi * waves * x)
     np.testing.assert_allclose(wave_series(cosine, sine, points), expected, atol=1e-12)
-
-
-def test_a_refinement_without_spread_is_the_identity_on_images() -> None:
-    network = RefinedNet(torch.ones(5, 4), Identity((5, 4)), channels=3, spread=0.0)
-    images = torch.rand(2, 3, 5, 4)
-    torch.testing.assert_close(network(images), images)
-    torch.testing.assert_close(network.refine(-images), torch.zeros_like(images))
-    network = RefinedNet(torch.ones(5, 4), Identity((5, 4)), channels=3)
-    one_by_one = torch.stack([torch.stack([network(each) for each in row]) for row in images])
-    torch.testing.assert_close(network(images), one_by_one)  # leading axes are batches
 
 
 @pytest.mark.parametrize(

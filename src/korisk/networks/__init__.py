@@ -12,6 +12,6 @@ with needed_by("korisk.networks", "PyTorch", "'korisk[torch]'"):
     import torch  # noqa: F401
 
 from korisk.networks.dense import DenseNet
-from korisk.networks.known_operator import KnownOperatorNet, RefinedNet
+from korisk.networks.known_operator import KnownOperatorNet
 
-__all__ = ["DenseNet", "KnownOperatorNet", "RefinedNet"]
+__all__ = ["DenseNet", "KnownOperatorNet"]

@@ -1,18 +1,15 @@
 """How much of a layer's error reaches the output, along the data: an estimate beside the bound.
 
-The bound multiplies the largest slopes that occur anywhere. Here the gains are those of the data:
-in directions drawn at random, and in the directions in which a layer differs from that of a
-reference. docs/explanation/theory.md has the identity behind the second.
+The bound multiplies the largest slopes that occur anywhere. Here the gains are those of the data,
+in directions drawn at random.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,7 @@ from scipy.stats import t as student
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError, KoriskWarning, invalid
+from korisk.errors import KoriskError, invalid
 from korisk.networks.describe.marks import UNNAMED, mark_of
 from korisk.networks.describe.recording import untouched
 from korisk.networks.known_operator import free_name
@@ -31,7 +28,7 @@ from korisk.theory import Learned
 _SURE = 0.9  # of intervals
 _BATCH = 64  # inputs that are run at once
 
-Call = Callable[[int, Tensor], Tensor | None]  # of a learned part, by its number
+Call = Callable[[Tensor], Tensor]  # of a learned part's output
 Samples = NDArray[np.float64]  # one number for each input
 
 
@@ -60,20 +57,16 @@ class LayerGain:
 
     name: str
     gain: Mean  # squared error of the output for each of the layer, in a random direction
-    error: float | None = None  # E|e|^2 of the layer against that of the reference
-    part: float | None = None  # of E|f - f_reference|^2; the parts of all layers add up to it
-    saved: float | None = None  # by how much that falls if this layer alone is the reference's
 
 
 def amplification(
     module: nn.Module,
     data: Tensor,
     *,
-    reference: nn.Module | None = None,
     probes: int = 4,
     seed: int = 0,
 ) -> tuple[LayerGain, ...]:
-    """Gains from each learned layer to the output along data, and what each makes of an error.
+    """Gains from each learned layer to the output along data.
 
     A learned layer is a part with trained weights of its own, or one that `korisk.mark_learned`
     marks; every call of it counts. Samples of a batch must not interact in evaluation mode.
@@ -84,9 +77,6 @@ def amplification(
         The trained network.
     data : Tensor
         Inputs, batch first.
-    reference : torch.nn.Module, optional
-        A network of the same structure, such as the true one or the same one with layers replaced.
-        Gives the layers' errors, and what each makes of the output, Eq. (eq:telescope).
     probes : int, default 4
         Random directions for each input.
     seed : int, default 0
@@ -95,14 +85,12 @@ def amplification(
     Returns
     -------
     tuple of LayerGain
-        For each call of a layer, in order: its name and its gain with a 90% interval; with a
-        reference also its squared error, its part of that of the output, and what is saved if it
-        is replaced.
+        For each call of a layer, in order: its name and its gain with a 90% interval.
 
     Raises
     ------
     KoriskError
-        If nothing is learned, or the reference has other parts.
+        If nothing is learned.
 
     Examples
     --------
@@ -119,24 +107,13 @@ def amplification(
     candidate: object = data
     if not isinstance(candidate, Tensor) or not data.is_floating_point() or not data.numel():
         raise invalid("data", "be a batch of inputs", data, "give a tensor of floats, batch first")
-    for name, network in (("module", module), ("reference", reference)):
-        if not isinstance(network, nn.Module | None):
-            raise invalid(name, "be an nn.Module", network)
+    network: object = module
+    if not isinstance(network, nn.Module):
+        raise invalid("module", "be an nn.Module", network)
     draws = torch.Generator().manual_seed(seed)
     with untouched(module, data):
         names, gains = _gains(module, data, probes, draws)
-    layers = [LayerGain(name, Mean.of(gains[:, place])) for place, name in enumerate(names)]
-    if reference is None:
-        return tuple(layers)
-    with untouched(module, data), untouched(reference, data):
-        differences = [_differences(module, reference, batch, names) for batch in _batches(data)]
-    errors, products = (np.concatenate(arrays).mean(0) for arrays in zip(*differences, strict=True))
-    for place, layer in enumerate(layers):
-        part = float(products[place].sum())
-        # Without this layer's difference d the sum s shrinks by |s|^2 - |s - d|^2 = 2 d.s - |d|^2.
-        saved = 2 * part - float(products[place, place])
-        layers[place] = replace(layer, error=float(errors[place]), part=part, saved=saved)
-    return tuple(layers)
+    return tuple(LayerGain(name, Mean.of(gains[:, k])) for k, name in enumerate(names))
 
 
 def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
@@ -156,22 +133,18 @@ def title_of(path: str, layer: nn.Module) -> str:
     return path or "network" if mark is None or mark.name == UNNAMED else mark.name
 
 
-def _batches(data: Tensor) -> list[Tensor]:
-    return [data[start : start + _BATCH] for start in range(0, len(data), _BATCH)]
-
-
 @contextmanager
 def _watched(parts: Mapping[str, nn.Module], call: Call) -> Iterator[list[str]]:
-    """Hook the learned parts: `call` receives each output in order, and may replace it."""
+    """Hook the learned parts: `call` receives each output in order, and replaces it."""
     names: list[str] = []
 
-    def hook(title: str) -> Callable[[nn.Module, tuple[Any, ...], Any], Tensor | None]:
-        def watch(_: nn.Module, __: tuple[Any, ...], output: Any) -> Tensor | None:
+    def hook(title: str) -> Callable[[nn.Module, tuple[Any, ...], Any], Tensor]:
+        def watch(_: nn.Module, __: tuple[Any, ...], output: Any) -> Tensor:
             if not isinstance(output, Tensor):
                 remedy = "mark the part around it with kr.mark_learned"
                 raise KoriskError(f"layer {title!r} returns more than one tensor; {remedy}")
             names.append(free_name(title, set(names)))
-            return call(len(names) - 1, output)
+            return call(output)
 
         return watch
 
@@ -197,10 +170,10 @@ def _gains(
         raise KoriskError(f"{why}; unfreeze parameters, or mark parts with kr.mark_learned")
     rows = []
     names: list[str] = []
-    for batch in _batches(data):
+    for batch in torch.split(data, _BATCH):
         outputs: list[Tensor] = []
 
-        def keep(place: int, output: Tensor, into: list[Tensor] = outputs) -> Tensor:
+        def keep(output: Tensor, into: list[Tensor] = outputs) -> Tensor:
             value = output if output.requires_grad else output.detach().requires_grad_()
             into.append(value)
             return value
@@ -222,46 +195,3 @@ def _gains(
         rows.append(total.numpy())
         names = called
     return names, np.concatenate(rows)
-
-
-@torch.no_grad()
-def _differences(
-    module: nn.Module, reference: nn.Module, batch: Tensor, names: list[str]
-) -> tuple[Samples, Samples]:
-    """|e_l|^2 of each layer, and the products d_l . d_k of the resulting output changes.
-
-    g_l is the reference with the values of the first l learned layers from the module, so that
-    d_l = g_(l-1) - g_l is what the error of layer l alone makes of the output, Eq. (eq:telescope).
-    """
-    parts, others = learned_parts(module), learned_parts(reference)
-    if parts.keys() != others.keys():
-        missing = min(parts.keys() ^ others.keys())
-        why = f"only one of module and reference has the learned part {missing!r}"
-        raise KoriskError(f"{why}; both must have the same parts")
-    trained: list[Tensor] = []
-    with _watched(parts, lambda _, output: trained.append(output)):
-        last = module(batch).double().flatten(1)
-    errors = torch.zeros(len(batch), len(names), dtype=torch.float64)
-
-    def mixed(count: int) -> Tensor:
-        def exchange(place: int, output: Tensor) -> Tensor | None:
-            if place == count < len(trained):
-                if output.shape != trained[place].shape:
-                    why = f"layer {names[place]!r} gives another shape in the reference"
-                    raise KoriskError(f"{why}; both must have the same parts")
-                difference = (output - trained[place]).double().flatten(1)
-                errors[:, place] = difference.square().sum(1).cpu()
-            return trained[place] if place < count else None
-
-        with _watched(others, exchange) as called:
-            result: Tensor = reference(batch)
-        if called != names:
-            raise KoriskError("the reference calls its parts in another order; check it")
-        return result.double().flatten(1)
-
-    values = [mixed(count) for count in range(len(names) + 1)]
-    if float((values[-1] - last).norm()) > 1e-3 * float(last.norm()):
-        what = "module and reference differ outside of learned layers"
-        warnings.warn(f"{what}; no layer's part includes that", KoriskWarning, stacklevel=3)
-    steps = torch.stack([before - after for before, after in pairwise(values)], 1)
-    return errors.numpy(), torch.einsum("nlx,nkx->nlk", steps, steps).cpu().numpy()

@@ -1,6 +1,6 @@
-"""Networks for fields on a periodic line or square, with a known solver, or with a penalty.
+"""Networks for fields on a periodic line or square, with a known solver or without one.
 
-All have learned weights of the sensors and the same convolutions: what differs is what they know.
+Both have learned weights of the sensors and the same convolutions: what differs is what they know.
 """
 
 from functools import partial
@@ -14,7 +14,6 @@ from korisk.operators.basic import Diagonal
 
 _DILATIONS = (1, 2, 4, 8)  # with kernels of 3 each entry sees 16 neighbours on each side
 _SMALL = 0.1  # gain of the last layer: a network starts close to what is known
-_TIMES = 4  # at which a penalty compares a network with the equation
 
 
 class FieldNet(nn.Module):
@@ -35,7 +34,8 @@ class FieldNet(nn.Module):
         self.weights = Diagonal(torch.ones(shape, dtype=torch.float32), trainable=True)
         self.solver = None if solver is None else mark_known(solver.float(), name="S")
         kind = nn.Conv1d if len(shape) == 1 else nn.Conv2d
-        self.clock = nn.Parameter(torch.zeros(width, *(1 for _ in shape)))  # by the share of time
+        # Added to the first layer's bias, which thereby moves twice as far in a step.
+        self.shift = nn.Parameter(torch.zeros(width, *(1 for _ in shape)))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             # Fields are periodic: kernels of 3 entries wrap around.
@@ -51,42 +51,10 @@ class FieldNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The field at the end of the simulated time."""
-        return self.later(self.weights(x), 1.0)
-
-    def later(self, start: Tensor, share: Tensor | float) -> Tensor:
-        """The field after a fraction of the simulated time."""
+        start = self.weights(x)
         v: Tensor = start if self.solver is None else self.solver(start)
-        hidden = self.inner[0](v.unsqueeze(1))
-        clock = self.clock if isinstance(share, float) else share.unsqueeze(1) * self.clock
-        hidden = hidden + clock
+        hidden = self.inner[0](v.unsqueeze(1)) + self.shift
         for layer in self.inner[1:]:
             hidden = layer(nn.functional.gelu(hidden))
         moved: Tensor = self.last(nn.functional.gelu(hidden)).squeeze(1)
-        return v + moved if isinstance(share, float) else v + share * moved
-
-
-class SoftPinn(FieldNet):
-    """A `FieldNet` without a solver that learns the equation by a penalty."""
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        step: nn.Module,
-        share: float,
-        *,
-        width: int = 16,
-        seed: int = 0,
-        penalty: float = 0.1,
-    ) -> None:
-        super().__init__(shape, width=width, seed=seed)
-        self.equation, self.share = mark_known(step.float(), name="equation"), share
-        self.weight = _checks.real("penalty", penalty, above=0, remedy="try 0.1")
-
-    def penalty(self, x: Tensor) -> Tensor:
-        """What a batch adds to the loss."""
-        start = self.weights(x).repeat(_TIMES, *(1 for _ in x.shape[1:]))
-        shares = torch.linspace(0, 1 - self.share, _TIMES, device=x.device)
-        shares = shares.repeat_interleave(len(x)).reshape(-1, *(1 for _ in x.shape[1:]))
-        now, later = self.later(start, shares), self.later(start, shares + self.share)
-        residual: Tensor = (later - self.equation(now)) / self.share
-        return self.weight * residual.square().mean()
+        return v + moved

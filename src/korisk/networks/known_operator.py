@@ -1,7 +1,4 @@
-"""KnownOperatorNet: learned weights, known operators behind them, and a ReLU.
-
-RefinedNet has learned convolutions at the end instead.
-"""
+"""KnownOperatorNet: learned weights, known operators behind them, and a ReLU."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ from korisk.theory import Known, Layer, Learned, Network
 Operators = LinearOperator | Sequence[LinearOperator]  # the one that takes the input first
 Draws = torch.Generator | None  # of weights; None: one with the seed 0
 _LONGEST_NAME = 70  # of a layer: longer ones are cut, so that a number fits behind
-_WIDTH = 3  # of a convolution's kernel
 
 
 class KnownOperatorNet(nn.Module):
@@ -190,93 +186,6 @@ class KnownOperatorNet(nn.Module):
     def extra_repr(self) -> str:
         """The weights' shape and the ReLU, as nn.Module prints them."""
         return f"weights {shape_text(tuple(self.weights.shape))}, relu={self.relu}"
-
-
-class RefinedNet(nn.Module):
-    """S(B W x): (..., *domain) -> (..., rows, columns), with two learned parts around a known one.
-
-    W is diagonal, B is `tail`, and S is two convolutions of 3 x 3 with a ReLU between them, zeros
-    beyond the edges. S starts as the identity on images >= 0 in its first channel, with small
-    random kernels in all of them.
-
-    Parameters
-    ----------
-    weights : tensor or array of shape domain
-        Start of W, as in `KnownOperatorNet`.
-    tail : LinearOperator or sequence of LinearOperator
-        B, as in `KnownOperatorNet`; its range is (rows, columns).
-    channels : int
-        Images between the two convolutions, 1 to 1024.
-    generator : torch.Generator, optional
-        Draws the random kernels. Default: one seeded with 0.
-    spread : float, default 0.1
-        Standard deviation of the random kernels.
-
-    Raises
-    ------
-    KoriskError
-        As `KnownOperatorNet`, and if `channels` is out of range.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.networks import RefinedNet
-    >>> from korisk.operators import ParallelBeam, fbp
-    >>> first, *tail = fbp(ParallelBeam(8, views=6, bins=12))
-    >>> RefinedNet(first.weights, tail, channels=2)(torch.ones(3, 6, 12)).shape
-    torch.Size([3, 8, 8])
-    """
-
-    def __init__(
-        self,
-        weights: Values,
-        tail: Operators,
-        *,
-        channels: int,
-        generator: Draws = None,
-        spread: float = 0.1,
-    ) -> None:
-        super().__init__()
-        self.front = KnownOperatorNet(weights, tail, relu=False)
-        remedy = "count the images between the two convolutions"
-        number = _checks.count("channels", channels, at_least=1, at_most=1024, remedy=remedy)
-        operator = self.front.linear_tail
-        ends = (1, number), (number, 1)
-        first, last = (nn.Conv2d(*counts, _WIDTH, padding="same") for counts in ends)
-        self.refinement = nn.Sequential(first, nn.ReLU(), last).to(operator.device, operator.dtype)
-        drawn_by = generator or torch.Generator().manual_seed(0)
-        with torch.no_grad():
-            for convolution in (first, last):
-                drawn = spread * torch.randn(convolution.weight.shape, generator=drawn_by)
-                convolution.weight.copy_(drawn)
-                convolution.weight[0, 0, _WIDTH // 2, _WIDTH // 2] += 1
-                cast(Tensor, convolution.bias).zero_()
-
-    @property
-    def weights(self) -> nn.Parameter:
-        """W, of the shape of an input."""
-        return self.front.weights
-
-    def forward(self, x: Tensor) -> Tensor:
-        """S(B W x): (..., *domain) -> (..., rows, columns)."""
-        return self.refine(self.front(x))
-
-    def refine(self, images: Tensor) -> Tensor:
-        """S alone.
-
-        Parameters
-        ----------
-        images : tensor of shape (..., rows, columns)
-            Images.
-
-        Returns
-        -------
-        tensor of shape (..., rows, columns)
-            Refined images.
-        """
-        rows, columns = images.shape[-2:]
-        refined: Tensor = self.refinement(images.reshape(-1, 1, rows, columns))
-        return refined.reshape(images.shape)
 
 
 def free_name(name: str, names: set[str]) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.networks.fields import FieldNet, SoftPinn
+from korisk.networks.fields import FieldNet
 from korisk.operators.basic import Diffusion
 from korisk.operators.dynamics import Burgers
 from korisk.operators.inputs import Place
@@ -20,7 +20,7 @@ from korisk.seeds import TEST_SEED, stream_key
 
 FloatArray = NDArray[np.float64]
 Equation = Literal["advection-diffusion", "burgers"]
-NETWORKS = ("solver-cnn", "cnn", "soft-pinn")
+NETWORKS = ("solver-cnn", "cnn")
 
 _LARGEST_GAIN = 5  # exponent: gains from 1/148 to 148
 _GAIN_SEED = 0  # sensors are the same for every training set
@@ -136,7 +136,7 @@ class PdeProblem(Problem):
         """Gains g of the sensors, of the shape of a field."""
         return random_gains(self.gain, self.points**self.dimension).reshape(self.shape)
 
-    def flow(self, viscosity: float, device: Device = None, time: float | None = None) -> Diffusion:
+    def flow(self, viscosity: float, device: Device = None) -> Diffusion:
         """The operator u(0) -> u(t) in float64; for Burgers its linear part.
 
         Parameters
@@ -145,8 +145,6 @@ class PdeProblem(Problem):
             nu, >= 0.
         device : torch.device or str, optional
             PyTorch's default where None.
-        time : float, optional
-            Default: the problem's.
 
         Returns
         -------
@@ -156,11 +154,10 @@ class PdeProblem(Problem):
         speed = 1.0 if self.speed is None else self.speed
         # Burgers' linear part is diffusion alone.
         speed = 0.0 if self.equation == "burgers" else speed
-        time = self.time if time is None else time
-        return Diffusion(self.shape, viscosity=viscosity, speed=speed, time=time, **place)
+        return Diffusion(self.shape, viscosity=viscosity, speed=speed, time=self.time, **place)
 
     def solver(
-        self, viscosity: float, device: Device = None, *, time: float | None = None, fine: int = 1
+        self, viscosity: float, device: Device = None, *, fine: int = 1
     ) -> Diffusion | Burgers:
         """The solver u(0) -> u(t).
 
@@ -170,8 +167,6 @@ class PdeProblem(Problem):
             nu.
         device : torch.device or str, optional
             PyTorch's default where None.
-        time : float, optional
-            Default: the problem's.
         fine : int, default 1
             Cells of Burgers per sensor, along each axis.
 
@@ -180,27 +175,27 @@ class PdeProblem(Problem):
         Diffusion or Burgers
         """
         if self.equation != "burgers":
-            return self.flow(viscosity, device, time)
-        cells, time = tuple(fine * n for n in self.shape), self.time if time is None else time
-        solver = Burgers(cells, viscosity=viscosity, time=time, largest=self.largest, clip=True)
+            return self.flow(viscosity, device)
+        cells = tuple(fine * n for n in self.shape)
+        solver = Burgers(
+            cells, viscosity=viscosity, time=self.time, largest=self.largest, clip=True
+        )
         return solver.to(torch.get_default_device() if device is None else device)
 
     def networks(
-        self, kind: str, *, device: Device = None, width: int = 16, **shape: float
+        self, kind: str, *, device: Device = None, **shape: int
     ) -> Callable[[int], nn.Module]:
-        """A function that builds networks with the solver, without it, or with a penalty.
+        """A function that builds networks with the solver or without it.
 
         Parameters
         ----------
-        kind : {"solver-cnn", "cnn", "soft-pinn"}
-            All have learned weights of the sensors, then convolutions. "solver-cnn" has the known
-            solver between them; "soft-pinn" is "cnn" with the equation's residual in its loss.
+        kind : {"solver-cnn", "cnn"}
+            Both have learned weights of the sensors, then convolutions. "solver-cnn" has the known
+            solver between them.
         device : torch.device or str, optional
             PyTorch's default where None.
-        width : int, default 16
-            Channels.
         **shape
-            `penalty` (0.1) of a "soft-pinn": weight of the residual in its loss.
+            `width` (16): channels.
 
         Returns
         -------
@@ -209,16 +204,10 @@ class PdeProblem(Problem):
         """
         _checks.one_of("kind", kind, NETWORKS)
         location = torch.get_default_device() if device is None else device
-        # The penalty compares fields one solver step apart; a linear flow has no steps of its own.
-        step_share = 1 / getattr(self.solver(self._assumed), "steps", self.points)
 
         def build(seed: int) -> nn.Module:
-            if kind == "soft-pinn":
-                step = self.solver(self._assumed, time=step_share * self.time)
-                net = SoftPinn(self.shape, step, step_share, width=width, seed=seed, **shape)
-                return net.to(location)
             known = self.solver(self._assumed) if kind == "solver-cnn" else None
-            return FieldNet(self.shape, known, width=width, seed=seed).to(location)
+            return FieldNet(self.shape, known, seed=seed, **shape).to(location)
 
         return build
 

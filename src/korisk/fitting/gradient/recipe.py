@@ -1,10 +1,10 @@
-"""Recipe and batches, what goes into a training; History, its outcome."""
+"""Recipe and batches: what goes into a training."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,13 +14,6 @@ from korisk import _checks
 OptimiserName = Literal["adam", "adagrad", "sgd"]
 OPTIMISERS: tuple[OptimiserName, ...] = ("adam", "adagrad", "sgd")
 CHECKS = 10  # evaluations on validation pairs, evenly spaced over the steps
-
-# Change of the loss over the last tenth, relative to itself: an excess that decays like 1/t is
-# nine times that change, and so below 2% of the loss.
-_SETTLED = 0.002
-_VANISHED = 1e-6  # the same, relative to the first loss: an exact fit's loss never stops falling
-_SLOWED = 0.01  # the same, relative to the total fall, of which a steady descent makes a tenth
-_FLAT = 0.1  # gradient norm at the end relative to the start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +32,6 @@ class Recipe:
         Learning rate, at the start if it falls.
     optimiser : {"adam", "adagrad", "sgd"}, default "adam"
         The update rule.
-    momentum : float, default 0.0
-        At least 0 and below 1; for "sgd" only.
     cosine : bool, default False
         Whether the rate falls to zero along half a cosine; for "adam" only.
     patience : int, optional
@@ -55,15 +46,14 @@ class Recipe:
     Examples
     --------
     >>> from korisk.fitting import Recipe
-    >>> Recipe(optimiser="sgd", rate=0.1, steps=100, batch=8).momentum
-    0.0
+    >>> Recipe(optimiser="sgd", rate=0.1, batch=8).steps
+    2000
     """
 
     steps: int = 2000
     batch: int = 16
     rate: float = 1e-3
     optimiser: OptimiserName = "adam"
-    momentum: float = 0.0
     cosine: bool = False
     patience: int | None = None
 
@@ -75,15 +65,9 @@ class Recipe:
             steps=counted("steps", self.steps, at_most=10**9, remedy="try 2000"),
             batch=counted("batch", self.batch, at_most=10**6, remedy="try 16"),
             rate=_checks.real("rate", self.rate, above=0, remedy="try 0.001"),
-            momentum=_checks.real("momentum", self.momentum, at_least=0, remedy="try 0.9"),
         )
         if self.patience is not None:
             counted("patience", self.patience, at_most=CHECKS, remedy="try 4")
-        # PyTorch's Adam and Adagrad take no momentum; ignoring it would hide a mistake.
-        allowed = self.momentum < 1 if self.optimiser == "sgd" else self.momentum == 0
-        rule = "be below 1, and belongs to optimiser='sgd'"
-        combination = f"{self.momentum:g} with {self.optimiser!r}"
-        _checks.require(allowed, "momentum", rule, self.momentum, "leave it out", got=combination)
         allowed = self.optimiser == "adam" or not self.cosine
         rule = "be False, except with optimiser='adam'"
         _checks.require(allowed, "cosine", rule, self.cosine, "leave it out")
@@ -134,75 +118,3 @@ def draw_batches(samples: int, batch: int, steps: int, generator: torch.Generato
     samples, batch = counted("samples", samples), counted("batch", batch)
     draws, size = range(counted("steps", steps)), (min(batch, samples),)
     return torch.stack([torch.randint(0, samples, size, generator=generator) for _ in draws])
-
-
-class Standing(NamedTuple):
-    """The loss and the norm of its gradient on fixed training samples, each () or (runs,)."""
-
-    loss: Tensor
-    gradient: Tensor
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class History:
-    """The outcome of `train`: every loss, and whether it had converged.
-
-    A run counts as converged if
-
-    - over the last tenth the loss changed by at most 0.2% (or by a millionth of the first loss),
-    - that is at most 1% of its whole fall, or the gradient has fallen to a tenth of its first
-      norm: a rate that is far too low changes little, too,
-    - and the loss did not rise on the whole.
-
-    Parameters
-    ----------
-    losses : Tensor of shape (steps,) or (steps, runs)
-        Of every mini-batch.
-    start, late, end : Standing
-        Loss and gradient norm before the first, before the last tenth and after the last step, on
-        the same up to 64 training samples of each run.
-    negligible : float, default 0.0
-        A loss that is rounding, at which a run counts as converged.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.fitting import Recipe, train
-    >>> from korisk.networks import DenseNet
-    >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
-    >>> net, draws = DenseNet(3, 3, relu=False), torch.Generator().manual_seed(1)
-    >>> recipe = Recipe(optimiser="sgd", rate=0.2, steps=300, batch=8)
-    >>> history = train(net, x, 2 * x, recipe, generator=draws)
-    >>> history.losses.shape, bool(history.converged)
-    (torch.Size([300]), True)
-    """
-
-    losses: Tensor
-    start: Standing
-    late: Standing
-    end: Standing
-    negligible: float = 0.0
-
-    @property
-    def improvement(self) -> Tensor:
-        """The relative fall of the loss over the last tenth; negative where it rose."""
-        fall = self.late.loss - self.end.loss
-        # A loss of zero stays zero: 0 / 0 would be NaN, and NaN compares as not converged.
-        return torch.where(fall == 0, 0.0, fall / self.late.loss)
-
-    @property
-    def gradient_left(self) -> Tensor:
-        """The last gradient's norm over that of the first; 0 where it has vanished."""
-        ratio = self.end.gradient / self.start.gradient
-        return torch.where(self.end.gradient == 0, 0.0, ratio)
-
-    @property
-    def converged(self) -> Tensor:
-        """Whether each run had converged, () or (runs,); the rule is above."""
-        late, total = self.late.loss - self.end.loss, self.start.loss - self.end.loss
-        # "Settled" alone is not enough: at a rate that is far too low the loss changes little from
-        # the first step on. So the fall must also have slowed, or the gradient have shrunk.
-        settled = (self.improvement.abs() <= _SETTLED) | (late.abs() <= _VANISHED * self.start.loss)
-        slowed = ((total > 0) & (late <= _SLOWED * total)) | (self.gradient_left <= _FLAT)
-        risen = self.end.loss > self.start.loss * (1 + _SETTLED)
-        return (settled & slowed & ~risen) | (self.end.loss <= self.negligible)

@@ -53,16 +53,12 @@ class Stack:
     weights: list[nn.Parameter]  # with an axis of members, unless there is one member alone
     forward: Forward
     state: dict[str, Tensor]  # that training may change, by name, with an axis of members
-    penalty: Forward | None = None  # of (members, batch, ...), one for each member
 
     def gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The losses of a batch, (members,), and the gradients of their sum."""
         with FastGradients() if SLOW else nullcontext(), torch.enable_grad():
             losses = (self.forward(x) - y).square().flatten(1).mean(1)
-            total = losses.sum()
-            if self.penalty is not None:
-                total = total + self.penalty(x).sum()
-            gradients = torch.autograd.grad(total, self.weights, materialize_grads=True)
+            gradients = torch.autograd.grad(losses.sum(), self.weights, materialize_grads=True)
         return losses.detach(), gradients
 
 
@@ -73,9 +69,7 @@ def alone(network: nn.Module) -> Stack:
     if isinstance(runs, int):
         return Stack(runs, network, weights, network, {})
     state = {name: value[None] for name, value in state_of(network).items()}
-    penalty = _penalty(network)
-    of_penalty = None if penalty is None else _single(penalty)
-    return Stack(1, network, weights, _single(network), state, of_penalty)
+    return Stack(1, network, weights, lambda x: network(x[0])[None], state)
 
 
 def stacked(networks: Sequence[nn.Module], trial: Tensor) -> Stack:
@@ -97,43 +91,14 @@ def stacked(networks: Sequence[nn.Module], trial: Tensor) -> Stack:
         else:
             unshared[name] = torch.stack([state[name] for state in states])
 
-    def batched(of: nn.Module, prefix: str = "") -> Forward:
-        def single(
-            weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor
-        ) -> Tensor:
-            values = {**shared, **buffers, **weights}
-            output: Tensor = functional_call(of, {prefix + k: v for k, v in values.items()}, (x,))
-            return output
+    def single(weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        output: Tensor = functional_call(template, {**shared, **buffers, **weights}, (x,))
+        return output
 
-        mapped = vmap(single, randomness="different")
-        return lambda x: mapped(learned, unshared, x)
-
-    penalty = _penalty(template)
-    of_penalty = None if penalty is None else batched(penalty, "of.")
+    mapped = vmap(single, randomness="different")
     state = {name: weights.detach() for name, weights in learned.items()} | unshared
     weights = list(learned.values())
-    return Stack(len(networks), template, weights, batched(template), state, of_penalty)
-
-
-class _Penalty(nn.Module):
-    """The penalty of a network as a module, so that it can be stacked as the network is."""
-
-    def __init__(self, of: nn.Module) -> None:
-        super().__init__()
-        self.of = of
-
-    def forward(self, x: Tensor) -> Tensor:
-        added: Tensor = self.of.penalty(x)  # type: ignore[operator]
-        return added
-
-
-def _penalty(network: nn.Module) -> _Penalty | None:
-    return _Penalty(network) if hasattr(network, "penalty") else None
-
-
-def _single(network: nn.Module) -> Forward:
-    """The forward pass of one network, with an axis of one member."""
-    return lambda x: network(x[0])[None]
+    return Stack(len(networks), template, weights, lambda x: mapped(learned, unshared, x), state)
 
 
 def pair_errors(stack: Stack, pool: Pool, rows: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import copy
 import math
 import threading
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
@@ -25,7 +26,7 @@ from korisk import _checks
 from korisk._memory import free_memory
 from korisk.errors import Argument, KoriskError, invalid
 from korisk.fitting.gradient.convolutions import SLOW
-from korisk.fitting.gradient.recipe import CHECKS, History, Recipe, Standing, draw_batches
+from korisk.fitting.gradient.recipe import CHECKS, Recipe, draw_batches
 from korisk.fitting.gradient.stack import (
     Pool,
     Stack,
@@ -44,8 +45,6 @@ _ADAM_BETAS = 0.9, 0.999
 _ADAM_EPSILON = 1e-8
 _ADAGRAD_EPSILON = 1e-10
 _EAGER = 3  # steps before a CUDA graph is captured, in which libraries initialise themselves
-_SAMPLES = 64  # of each member, on which its standing is measured
-_PIECE = 16  # samples of a standing that are evaluated at once
 _EVERY = 500  # steps of `train` between reports and checks of its losses
 _REPORTED = 10  # steps of `train_many` between reports
 _SHARE = 0.6  # of the free memory that members may use together
@@ -68,7 +67,7 @@ class Optimiser:
 
     def __init__(self, parameters: Sequence[Tensor], recipe: Recipe) -> None:
         self.parameters, self.recipe = list(parameters), recipe
-        memories = {"adam": 2, "adagrad": 1, "sgd": 1 if recipe.momentum else 0}[recipe.optimiser]
+        memories = {"adam": 2, "adagrad": 1, "sgd": 0}[recipe.optimiser]
         self.state = [[torch.zeros_like(p) for p in parameters] for _ in range(memories)]
         steps = torch.arange(1, recipe.steps + 1, dtype=torch.float64)
         first, second = _ADAM_BETAS
@@ -103,11 +102,7 @@ class Optimiser:
                 root = total.sqrt().add_(_ADAGRAD_EPSILON)
                 weight.addcdiv_(gradient, root, value=-self.recipe.rate)
             else:
-                move = gradient
-                if memory:
-                    (move,) = memory
-                    move.mul_(self.recipe.momentum).add_(gradient)
-                weight.add_(move, alpha=-self.recipe.rate)
+                weight.add_(gradient, alpha=-self.recipe.rate)
 
 
 class Training:
@@ -158,39 +153,6 @@ class Training:
             done = pause
             yield done
 
-    def standing(self) -> Standing:
-        """The loss of each member and the norm of its gradient on samples that it draws."""
-        samples, shares = self._fixed_samples()
-        weights = self.stack.weights
-        loss = shares.new_zeros(len(shares))
-        gradients = [torch.zeros_like(weight) for weight in weights]
-        pieces = (torch.split(values, _PIECE, 1) for values in (samples, shares))
-        with evaluating(self.stack.mode), torch.enable_grad():
-            for rows, row_shares in zip(*pieces, strict=True):
-                residual = self.stack.forward(self.pool[0][rows]) - self.pool[1][rows]
-                losses = (residual.square().flatten(2).mean(-1) * row_shares).sum(-1)
-                loss += losses.detach()
-                added = torch.autograd.grad(losses.sum(), weights, materialize_grads=True)
-                for total, gradient in zip(gradients, added, strict=True):
-                    total += gradient
-        squares = [values.square().reshape(len(loss), -1).sum(-1) for values in gradients]
-        return Standing(loss.cpu(), torch.stack(squares).sum(0).sqrt().cpu())
-
-    def _fixed_samples(self) -> tuple[Tensor, Tensor]:
-        """Up to 64 samples that each member draws, and their shares in its loss, (members, S)."""
-        spread = []
-        for batches in self.batches.unbind(1):
-            samples = torch.unique(batches)
-            count = min(len(samples), _SAMPLES)
-            # Evenly spaced among all.
-            positions = torch.arange(count, device=samples.device) * len(samples) // count
-            spread.append(samples[positions])
-        positions = torch.arange(max(map(len, spread)), device=self.batches.device)
-        # Members with fewer samples are filled up with samples of weight zero.
-        filled = torch.stack([samples[positions % len(samples)] for samples in spread])
-        shares = torch.stack([(positions < len(samples)) / len(samples) for samples in spread])
-        return filled, shares.to(self.pool[0].dtype)
-
 
 def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
     """A step as a CUDA graph; None if it cannot be captured."""
@@ -221,7 +183,7 @@ def train(
     indices: Tensor | None = None,
     generator: torch.Generator | None = None,
     progress: Report | None = None,
-) -> History:
+) -> Tensor:
     """Fit a network in place to the mean squared error over mini-batches.
 
     Parameters
@@ -244,8 +206,8 @@ def train(
 
     Returns
     -------
-    History
-        Every loss, and whether it had converged.
+    Tensor of shape (steps,) or (steps, runs)
+        The loss of every mini-batch.
 
     Raises
     ------
@@ -286,26 +248,12 @@ def train(
     fixed = type(network) in (KnownOperatorNet, DenseNet)
     pool = inputs.detach(), targets.detach()
     training = Training(alone(network), pool, batches, recipe, captures=fixed)
-    # Convergence is judged by the loss before the last tenth and at the end.
-    late = recipe.steps - max(1, recipe.steps // 10)
-    standings = {0: training.standing()}
-    for done in training.pauses([late], _EVERY):
+    for done in training.pauses((), _EVERY):
         _require_finite(training, done, recipe)
-        if done in (late, recipe.steps):
-            standings[done] = training.standing()
         if progress is not None:
             progress(done / recipe.steps)
-    # The mean squared error of outputs that are right but for rounding.
-    rounding = 8 * torch.finfo(targets.dtype).eps
-    norm = float(torch.linalg.vector_norm(pool[1], dtype=torch.float64))
-    measured = [standings[step] for step in (0, late, recipe.steps)]
     losses = training.losses.cpu()
-    if runs is None:
-        losses = losses[:, 0]
-        measured = [Standing(loss[0], gradient[0]) for loss, gradient in measured]
-    start, before, end = measured
-    negligible = rounding**2 * norm**2 / targets.numel()
-    return History(losses=losses, start=start, late=before, end=end, negligible=negligible)
+    return losses[:, 0] if runs is None else losses
 
 
 def _require_finite(training: Training, done: int, recipe: Recipe) -> None:
@@ -349,8 +297,7 @@ def _check_pool(network: nn.Module, inputs: Tensor, targets: Tensor) -> None:
 class Member:
     """A network to train, with the rows of the pool for its training, validation and test.
 
-    If it has a method `penalty(inputs)`, its result is added to the mean squared error of every
-    batch. All members of a call have equally many validation and equally many test rows.
+    All members of a call have equally many validation and equally many test rows.
     """
 
     name: str  # for messages
@@ -369,7 +316,6 @@ def train_many(
     *,
     fit: Fit | None = None,
     together: bool | None = None,
-    notes: list[str] | None = None,
     progress: Report | None = None,
 ) -> Generator[tuple[int, Tensor]]:
     """Train every member; yield the index of each with its test errors when it is done.
@@ -400,8 +346,6 @@ def train_many(
         training = _MemberTraining(group, pool, recipe, stacking)
         return training.run(partial(report, indices), stop)
 
-    if fit is None and strategy.reason and notes is not None:
-        notes.append(f"The networks were trained one after another: {strategy.reason}.")
     if fit is None and stacking is None and not inputs.is_cuda:
         with _seeded(members[0], pool):
             _reorder(members, strategy.trial)
@@ -509,14 +453,13 @@ class _Strategy(NamedTuple):
     trial: Tensor  # a first batch of inputs, on which networks are tried before training
     at_once: int  # how many, their weights stacked; 1 where each is by itself
     workers: int  # threads, each with a member
-    reason: str  # why members are trained one after another
 
 
 def _strategy(
     members: Sequence[Member], pool: Pool, recipe: Recipe, together: bool | None
 ) -> _Strategy:
     """Choose how to train members by trying the first two; raise if the output shape is wrong."""
-    first, (inputs, targets), reasons = members[0], pool, []
+    first, (inputs, targets) = members[0], pool
     trial = inputs[first.rows[: min(recipe.batch, len(first.rows))]]
     with _seeded(first, pool):
         draws = _draws_after_checks(first.module, trial, targets)
@@ -524,17 +467,14 @@ def _strategy(
     most, always = len(members), inputs.is_cuda if together is None else together
     if not always:
         most = 1 if together is False or draws or SLOW else -(-len(members) // workers)
-    with _seeded(first, pool):
-        if most > 1 and (always or sum(_bytes(first, trial, recipe)) <= _SMALL):
-            reason = _why_not_stacked(members, trial)
-            if not reason:
-                at_once = _at_once(members, pool, recipe, trial) if always else most
-                return _Strategy(trial, at_once, workers, "")
-            if always:
-                reasons.append(reason)
-    if draws and not inputs.is_cuda:
-        reasons.append("they draw random numbers, which threads would draw in no fixed order")
-    return _Strategy(trial, 1, workers, "; ".join(reasons))
+    with _seeded(first, pool), warnings.catch_warnings():
+        if not always:  # by functions that are called for each member all the same
+            warnings.filterwarnings("error", "There is a performance drop")
+        stacks = most > 1 and (always or sum(_bytes(first, trial, recipe)) <= _SMALL)
+        if stacks and _can_be_stacked(members, trial):
+            at_once = _at_once(members, pool, recipe, trial) if always else most
+            return _Strategy(trial, at_once, workers)
+    return _Strategy(trial, 1, workers)
 
 
 def _draws_after_checks(module: nn.Module, trial: Tensor, targets: Tensor) -> bool:
@@ -602,8 +542,8 @@ def _copies(members: Sequence[Member]) -> list[Member]:
     return [replace(member, module=copy.deepcopy(member.module)) for member in members]
 
 
-def _why_not_stacked(members: Sequence[Member], trial: Tensor) -> str:
-    """Why members cannot be stacked, by trying the first two; empty if they can."""
+def _can_be_stacked(members: Sequence[Member], trial: Tensor) -> bool:
+    """Whether members can be stacked, by trying the first two."""
     pair, inputs = _copies(members[:2]), trial.expand(2, *trial.shape)
     try:
         stack = stacked([member.module for member in pair], trial)
@@ -613,12 +553,10 @@ def _why_not_stacked(members: Sequence[Member], trial: Tensor) -> str:
         stack.mode.train()
         output = stack.forward(inputs)
         torch.autograd.grad(output.square().mean(), stack.weights, allow_unused=True)
-    except (RuntimeError, ValueError, TypeError, NotImplementedError, AttributeError) as error:
-        return f"stacked weights failed ({(str(error).splitlines() or [''])[0][:120]})"
+    except (RuntimeError, ValueError, TypeError, AttributeError, UserWarning):
+        return False
     # vmap may run, yet compute something else, where a module reads its own state.
-    if float((together - singly).abs().max()) > _ALIKE * float(singly.abs().max()):
-        return "with stacked weights they gave other outputs"
-    return ""
+    return float((together - singly).abs().max()) <= _ALIKE * float(singly.abs().max())
 
 
 def _at_once(members: Sequence[Member], pool: Pool, recipe: Recipe, trial: Tensor) -> int:
@@ -698,7 +636,8 @@ class _MemberTraining(Training):
             for member, value in zip(self.members, validation.tolist(), strict=True):
                 if not math.isfinite(value):
                     raise _not_finite(member.name)
-            better = validation < best
+            # A member that has waited too long has ended, as it would alone.
+            better = (validation < best) & (waited < self.patience)
             # The first check improves on infinity for all members, so no test error stays at zero.
             test_errors = torch.where(better[:, None], errors[:, validation_pairs:], test_errors)
             best = torch.minimum(best, validation)

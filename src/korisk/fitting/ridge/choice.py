@@ -117,23 +117,6 @@ class Choice:
     tried: tuple[tuple[float, float], ...]
     at_edge: bool
 
-    def as_json(self) -> dict[str, float | None]:
-        """The choice as the fields that a study stores.
-
-        Returns
-        -------
-        dict
-            `lambda` (None if infinite), `score`, `lambda_at_edge` and `lambdas_tried`.
-        """
-        value = None if math.isinf(self.value) else self.value
-        search = {"lambda_at_edge": self.at_edge, "lambdas_tried": len(self.tried)}
-        return {"lambda": value, "score": self.score} | search
-
-
-def stored_penalty(penalty: float, choice: Choice | None) -> dict[str, float | None]:
-    """Fields that a study stores of a lambda, passed or chosen."""
-    return {"lambda": penalty} if choice is None else choice.as_json()
-
 
 def choose(
     score: Score, *, grid: Sequence[float] | None, scale: float, lowest: float, zero: bool = False

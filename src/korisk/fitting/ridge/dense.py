@@ -11,7 +11,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk._memory import check_memory
-from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat, require_pairs, stored_penalty
+from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat, require_pairs
 from korisk.networks import DenseNet
 
 _CHUNK = 2**26  # bytes of an operand that is converted to float64 at a time
@@ -317,16 +317,6 @@ class DenseFit:
         # M = Y^T (K + lambda I)^-1 X: as factors it takes n (inputs + outputs) numbers.
         left_factor = ridge.targets[: training.n].T
         return DenseNet.factored(left_factor, right_factor, *ridge._shapes, relu=ridge.relu)
-
-    def detail(self) -> dict[str, float | None]:
-        """Fields that a study stores beside the errors.
-
-        Returns
-        -------
-        dict
-            The lambda, how it was chosen, and `lambda_scale`.
-        """
-        return stored_penalty(self.penalty, self.choice) | {"lambda_scale": self.training.scale}
 
 
 def kernel_bytes(samples: int) -> int:

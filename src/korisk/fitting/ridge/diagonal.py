@@ -16,7 +16,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk._memory import free_memory
 from korisk.errors import KoriskError, invalid
-from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat, stored_penalty
+from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat
 from korisk.operators import Composed, LinearOperator, Matrix
 
 Product = Callable[[Tensor], Tensor]  # x (n,) -> G x (n,), or another linear map of it
@@ -30,7 +30,6 @@ LARGEST_FACTORED = 4096  # weights up to which a Cholesky factor is faster than 
 # Lambdas not solved by then are scored as they are: stopping early regularises too. At H = 128 and
 # 256 more steps change no error in four digits: benchmarks/operators/lanczos_steps.py.
 MOST_STEPS = 400
-_SOLVED = 1e-3  # residual up to which the weights count as the minimiser
 _PROBES = 4  # vectors of random signs that estimate the mean of a diagonal
 
 
@@ -550,17 +549,3 @@ class DiagonalFit:
             The images.
         """
         return self.training.ridge.predict(self.weights, inputs)
-
-    def detail(self) -> dict[str, float | None]:
-        """Fields that a study stores beside the errors.
-
-        Returns
-        -------
-        dict
-            The lambda, how it was chosen, `lambda_scale`, Lanczos `steps`, the `residual` of the
-            normal equations, and whether it is small enough to call them `solved`.
-        """
-        stored = stored_penalty(self.penalty, self.choice)
-        stored |= {"lambda_scale": self.training.scale, "steps": self.training._krylov.steps}
-        residual = self.training.residual(self.weights, self.penalty)
-        return stored | {"residual": residual, "solved": residual <= _SOLVED}

@@ -19,16 +19,12 @@ _ARMIJO = 1e-4  # share of the fall predicted by the gradient that a step must a
 
 @dataclass(frozen=True)
 class Refined:
-    """Refined weights, number of steps and scores. Returned by `refine`.
+    """Refined weights and scores. Returned by `refine`.
 
     Parameters
     ----------
     weights : Tensor of shape tail.domain
         The weights with the best score.
-    steps : int
-        Steps taken.
-    ended : bool
-        Whether it came to rest before the allowed steps were used up.
     score_before, score_after : float
         Scores of the ridge fit and of `weights`.
 
@@ -36,28 +32,14 @@ class Refined:
     --------
     >>> import torch
     >>> from korisk.fitting import Refined
-    >>> refined = Refined(torch.ones(2), steps=3, ended=True, score_before=0.2, score_after=0.1)
-    >>> refined.detail()["score"]
-    0.1
+    >>> refined = Refined(torch.ones(2), score_before=0.2, score_after=0.1)
+    >>> refined.score_after < refined.score_before
+    True
     """
 
     weights: Tensor
-    steps: int
-    ended: bool
     score_before: float
     score_after: float
-
-    def detail(self) -> dict[str, float | None]:
-        """The refinement as the fields that a study stores.
-
-        Returns
-        -------
-        dict
-            `refinement_steps`, `refinement_ended`, `score_before_refinement` and `score`.
-        """
-        steps: dict[str, float | None] = {"refinement_steps": self.steps}
-        steps |= {"refinement_ended": self.ended, "score_before_refinement": self.score_before}
-        return steps | {"score": self.score_after}
 
 
 def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
@@ -78,7 +60,7 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
     Returns
     -------
     Refined
-        The weights with the best score, the number of steps and the scores.
+        The weights with the best score, and the scores.
 
     Examples
     --------
@@ -97,7 +79,7 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
     initial_score = best_score = scorer(fit.predict(scorer.inputs))
     # Without a ReLU the ridge fit is the minimiser already; at infinite lambda nothing can move.
     if not ridge.relu or math.isinf(fit.penalty):
-        return Refined(best, 0, True, initial_score, initial_score)
+        return Refined(best, initial_score, initial_score)
     loss, gradient = penalised_loss(fit, weights)
     memory: deque[tuple[Tensor, Tensor]] = deque(maxlen=_MEMORY)
     steps_taken = steps_without_gain = 0
@@ -105,7 +87,7 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
     while steps_taken < steps and not ended:
         step_result = _step(fit, weights, loss, gradient, memory)
         if step_result is None:
-            return Refined(best, steps_taken, True, initial_score, best_score)
+            break
         new_weights, loss, new_gradient = step_result
         memory.append((new_weights - weights, new_gradient - gradient))
         weights, gradient, steps_taken = new_weights, new_gradient, steps_taken + 1
@@ -114,7 +96,7 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
         if score < best_score:
             best, best_score = weights, score
         ended = steps_without_gain >= max(_PATIENCE, steps // 10)
-    return Refined(best, steps_taken, ended, initial_score, best_score)
+    return Refined(best, initial_score, best_score)
 
 
 def penalised_loss(fit: DiagonalFit, weights: Tensor) -> tuple[float, Tensor]:
