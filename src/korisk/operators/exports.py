@@ -1,18 +1,17 @@
-"""Operators as SciPy, PyLops and deepinv take them."""
+"""Operators as SciPy takes them, and libraries that take those of SciPy."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from korisk.errors import needed_by
 from korisk.operators.caching import Cached
 from korisk.operators.inputs import Array, Shape
 
@@ -60,18 +59,3 @@ class Exported(Cached, ABC):
         maps = {"matvec": forward, "matmat": forward, "rmatvec": adjoint, "rmatmat": adjoint}
         real = np.float32 if self.dtype == torch.float32 else np.float64
         return LinearOperator((math.prod(self.range), math.prod(self.domain)), dtype=real, **maps)
-
-    def as_pylops(self) -> Any:
-        """This operator for PyLops, whose operators it combines with."""
-        with needed_by("as_pylops()", "PyLops", "pylops"):
-            import pylops
-        shapes = {"dims": self.domain, "dimsd": self.range}
-        return pylops.LinearOperator(self.as_scipy(), name=self.name, **shapes)
-
-    def as_deepinv(self, **options: object) -> Any:
-        """This operator for deepinv, which adds noise and reconstructs with it."""
-        with needed_by("as_deepinv()", "deepinv", "deepinv"):
-            from deepinv.physics import LinearPhysics
-        return LinearPhysics(
-            A=self, A_adjoint=self.adjoint, img_size=self.domain, device=self.device, **options
-        )
