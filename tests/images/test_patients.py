@@ -71,14 +71,13 @@ def whose(patients: list[str], pool: np.ndarray[tuple[int], np.dtype[np.int64]])
     st.integers(0, 6),
     st.integers(0, 6),
     seeds,
-    st.sampled_from(["mixed", "patients"]),
 )
 def test_patients_are_never_divided_and_pools_are_nested(
-    patients: list[str], test: int, validation: int, seed: int, order: str
+    patients: list[str], test: int, validation: int, seed: int
 ) -> None:
     def split(**changes: int | None) -> ImagePools:
         asked: dict[str, int | None] = {"test": test, "validation": validation, "seed": seed}
-        return split_patients(patients, **{**asked, **changes}, order=order)  # type: ignore[arg-type]
+        return split_patients(patients, **{**asked, **changes})  # type: ignore[arg-type]
 
     try:
         all_left = split()
@@ -115,13 +114,10 @@ def test_pools_spread_over_a_tenth_of_the_patients_and_take_no_more_than_they_us
     assert len(split_patients(own, test=50, validation=50, train=900, seed=0).train) == 900
 
 
-def test_training_images_are_mixed_or_of_one_patient_after_the_other() -> None:
+def test_training_images_are_mixed_over_the_patients() -> None:
     patients = [f"p{index % 20}" for index in range(2000)]
     mixed = split_patients(patients, test=10, validation=10, seed=5).train
     assert len(whose(patients, mixed[:100])) >= 15
-    one_by_one = split_patients(patients, test=10, validation=10, seed=5, order="patients").train
-    assert sorted(mixed) == sorted(one_by_one)
-    assert [len(whose(patients, one_by_one[:n])) for n in (1, 100, 101, 200)] == [1, 1, 2, 2]
 
 
 def test_too_few_are_refused_with_the_numbers_there_are() -> None:
@@ -135,7 +131,6 @@ def test_too_few_are_refused_with_the_numbers_there_are() -> None:
             "train must be at most 0.* 5 images of 1 pat.*='file'",
         ),
         ([], {"test": 0, "validation": 0}, "must name the patient of each image"),
-        (three, {"test": 1, "validation": 1, "order": "random"}, "one of mixed, patients"),
         (three, {"test": -1, "validation": 1}, "test must be a whole number"),
     ]
     for patients, options, reason in wrong:

@@ -96,6 +96,7 @@ def test_every_case_of_advice_has_its_fields() -> None:
         "after",
         "runs",
         "next",
+        "first",
     }
     names = {"model": "KO", "first": "KO", "second": "FC", "layer": "A"}
     for case, text in words.ADVICE.items():
@@ -182,7 +183,7 @@ def test_a_row_has_a_number_for_every_level_and_the_plausible_range() -> None:
         else:
             assert row[:5] == [*texts, words.count(plan.lower), words.count(plan.upper)]
     # At the pilot's smallest N of 16, fewer samples may be enough.
-    assert sample_cells(known_plan(PILOT, 8, spread=0.01), (0.9,))[:2] == ["≤ 16"] * 2
+    assert sample_cells(known_plan(PILOT, 8, spread=0.01), (0.9,))[:4] == ["≤ 16"] * 4
     for doubtful in (known_plan(PILOT, 400, doubt="It rises."), known_plan(PILOT, 400, 1e-19)):
         assert sample_cells(doubtful, (0.8, 0.9)) == ["-"] * 6
 

@@ -162,6 +162,7 @@ def test_findings_name_sizes_means_and_remedies() -> None:
     flat = findings(kr.Curve([16, 64, 1024], [0.1, 0.1, 0.1]))[0]
     assert flat.startswith("No learning from N = 16 to 1,024 may mean")
     assert flat.count("N = 16") == 2
+    assert "name its unit" in flat
 
 
 def test_three_are_told_in_full_and_the_rest_counted() -> None:

@@ -270,7 +270,7 @@ def test_forecast_plan_and_pilot_agree_to_the_digit(unit: str) -> None:
         for forecast in (kr.forecast(pilot.curve), pilot.forecast()):
             same = forecast.plan(target)
             assert [same.samples(p) for p in ALL] == [plan.samples(p) for p in ALL]
-            assert same.recommend(0.8, 3) == plan.recommend(0.8, 3)
+            assert same.recommend(0.8) == plan.recommend(0.8)
             for n in (20, 512, 4000):
                 assert same.probability(n) == plan.probability(n)
                 assert forecast.at(n) == plan.forecast.at(n)

@@ -59,7 +59,7 @@ def test_advice_never_contradicts_the_samples(part: int) -> None:
             plan = forecast.plan(factor * float(curve.means[-1]))
             collects = []
             for sure in SURE:
-                samples, advice = plan.samples(sure), plan.recommend(sure, cost=2.0)
+                samples, advice = plan.samples(sure), plan.recommend(sure)
                 actions.add(advice.action)
                 collects.append(advice.action == "collect")
                 assert (advice.sure, str(advice)) == (sure, advice.sentence)
@@ -75,7 +75,6 @@ def test_advice_never_contradicts_the_samples(part: int) -> None:
                     assert (samples is None) == (plan.reach < sure)
                 if advice.n is not None:
                     assert f"{advice.n:,}" in advice.sentence
-                    assert advice.cost == 2.0 * max(advice.n - plan.forecast.last, 0)
                 if advice.action == "collect":
                     assert advice.n is not None
                     assert samples == advice.n <= 16 * plan.forecast.last
@@ -133,10 +132,10 @@ def test_what_is_met_at_sixteen_times_the_pilot_is_never_called_hopeless(floor: 
 def test_plain_values_agree_with_each_other(curve: kr.Curve, target: float) -> None:
     plan = kr.plan(curve, target)
     for sure in (0.8, 0.9, 0.925):
-        content = json.loads(json.dumps(plan.to_dict(sure, 2.0), allow_nan=False))
+        content = json.loads(json.dumps(plan.to_dict(sure), allow_nan=False))
         advice, samples = content["recommendation"], content["samples"]
-        assert advice == json.loads(json.dumps(plan.recommend(sure, 2.0).to_dict()))
-        for name, value in vars(plan.recommend(sure, 2.0)).items():
+        assert advice == json.loads(json.dumps(plan.recommend(sure).to_dict()))
+        for name, value in vars(plan.recommend(sure)).items():
             assert name == "limit" or advice[name] == (list(value) if name == "reasons" else value)
         assert samples == {f"{p:g}": plan.samples(p) for p in {0.5, 0.8, 0.9, 0.95, sure}}
         for name in ("even", "lower", "upper", "reach"):
@@ -159,8 +158,6 @@ def test_plain_values_agree_with_each_other(curve: kr.Curve, target: float) -> N
     [
         (lambda: kr.plan(PILOT, 0.02).recommend(sure=[0.8, 0.9]), "sure must be"),  # type: ignore[arg-type]
         (lambda: kr.plan(PILOT, 0.02).samples([0.9]), "sure must be"),  # type: ignore[arg-type]
-        (lambda: kr.plan(PILOT, 0.02).recommend(cost=[1]), "cost must be"),  # type: ignore[arg-type]
-        (lambda: kr.plan(PILOT, 0.02).recommend(cost=0.0), "give the price of one sample"),
         (lambda: kr.plan(PILOT, 0.02).recommend(sure=0.4), "ask for 0.9"),
         (lambda: kr.plan(PILOT, 0.02, related=None), "related must be a list of curves"),  # type: ignore[arg-type]
         (lambda: kr.plan(PILOT, 0.02, related=FLAT), "list"),  # type: ignore[arg-type]
@@ -188,7 +185,7 @@ def test_unknown_arguments_are_refused() -> None:
     ("median", "facts"),
     [
         (3, "met already at N = 16, the smallest measured (90% sure)"),
-        (60, "for 0.02 (90% sure). Do next: collect no more; the pilot has them"),
+        (60, "for 0.02 (90% sure). Do next: collect no more: the pilot has enough"),
         (200, "{n} samples are enough for 0.02 (90% sure). Do next: collect {more} more than"),
         (1300, "{n} samples are enough for 0.02 (90% sure). Do next: collect {more} more than"),
     ],
@@ -196,7 +193,7 @@ def test_unknown_arguments_are_refused() -> None:
 def test_what_to_collect(median: float, facts: str) -> None:
     plan = known_plan(PILOT, median)
     advice, n = plan.recommend(), max(16, math.ceil(median * math.exp(0.3 * ndtri(0.9))))
-    assert (advice.action, advice.seeds, advice.cost) == ("collect", None, None)
+    assert (advice.action, advice.seeds) == ("collect", None)
     assert advice.n == pytest.approx(n, rel=0.01, abs=1)
     assert advice.n is not None
     assert facts.format(n=f"{advice.n:,}", more=f"{advice.n - 128:,}") in advice.sentence
@@ -205,12 +202,7 @@ def test_what_to_collect(median: float, facts: str) -> None:
     assert advice.limit.kind == "data"
     far = f"{advice.n:,} is {(advice.n or 0) / 128:.2g} times the pilot's largest N of 128."
     assert advice.reasons == ((far,) if median > 128 else ())
-    paid = plan.recommend(0.925, 2.5)
-    missing = max((paid.n or 0) - 128, 0)
-    assert "(92.5% sure)" in paid.sentence
-    assert paid.cost == 2.5 * missing
-    price = f"{missing:,} more samples than the pilot's 128 cost {paid.cost:,.6g}."
-    assert paid.reasons[-1] == (price if missing else "Nothing more has to be collected.")
+    assert "(92.5% sure)" in plan.recommend(0.925).sentence
     nameless = known_plan(kr.Curve(N, MEANS), median).recommend().sentence
     assert nameless == f"{advice.sentence[4].upper()}{advice.sentence[5:]}"
 
@@ -263,7 +255,7 @@ def test_training_comes_before_data(curve: kr.Curve, after: float, meets: bool) 
     longer = Longer(n=128, factor=2.5, errors=[after - 1e-3, after + 1e-3], before=[0.05, 0.05])
     plan = known_plan(curve, 200, reach=0.5, known=(None, longer))
     advice = plan.recommend()
-    assert (advice.action, advice.n, advice.cost) == ("train", None, None)
+    assert (advice.action, advice.n) == ("train", None)
     start = f"KO: at N = 128, 2.5 times the training gave {after:g}"
     assert advice.sentence.startswith(start)
     assert ("meets 0.02 without new samples" in advice.sentence) == meets
@@ -321,8 +313,8 @@ def test_stop_needs_a_floor_and_a_chance_below_one_percent(
 @pytest.mark.parametrize("reach", [0.05, 0.5])
 def test_a_run_on_the_data_at_hand_comes_before_twice_the_largest_size(reach: float) -> None:
     plan = known_plan(PILOT, 200, reach=reach, known=(MEMORISED, None))
-    advice = plan.recommend(cost=2.0)
-    assert (advice.n, advice.seeds, advice.cost) == (None, None, None)
+    advice = plan.recommend()
+    assert (advice.n, advice.seeds) == (None, None)
     assert advice.action == ("unlikely" if reach < 0.15 else "measure")
     assert RUN in advice.sentence
     if advice.action == "measure":
@@ -330,13 +322,11 @@ def test_a_run_on_the_data_at_hand_comes_before_twice_the_largest_size(reach: fl
         assert plan.limit is not None
         assert "at all is 50%" in advice.reasons[0]
         assert advice.reasons[1:] == (plan.limit.sentence,)
-    direct = known_plan(PILOT, 200, reach=0.5).recommend(cost=2.0)
+    direct = known_plan(PILOT, 200, reach=0.5).recommend()
     assert (direct.action, direct.n, direct.seeds, direct.chance) == ("measure", 256, 3, None)
-    assert direct.cost == 256
-    most, reached, paid = direct.reasons
+    most, reached = direct.reasons
     assert "at all is 50%" in most
     assert reached.startswith("N = 256 reaches ")
-    assert "128 more samples" in paid
 
 
 @pytest.mark.parametrize(("sure", "model", "target"), [(0.8, "KO", 0.0022), (0.9, "FC", 0.0022)])
@@ -365,23 +355,23 @@ def test_a_mean_that_meets_the_target_too_uncertainly_is_measured_again(
     plan = known_plan(curve, 200, target, reach=0.5, known=(None, longer))
     assert plan.met_in_pilot
     assert plan.samples() is None
-    advice = plan.recommend(cost=3.0)
-    assert (advice.action, advice.n, advice.seeds, advice.cost) == ("measure", n, seeds, 0)
+    advice = plan.recommend()
+    assert (advice.action, advice.n, advice.seeds) == ("measure", n, seeds)
     assert f"the mean at N = {n} meets {target}" in advice.sentence
-    assert advice.reasons[-1] == "Nothing more has to be collected."
 
 
 def test_before_a_scan_a_first_measurement_checks_the_rehearsal() -> None:
     simulated = kr.Curve(N, MEANS, model="KO")
     forecast = known_forecast(simulated, KnownLaw(0.02 * 200), simulated=True)
     assert (forecast.basis, forecast.measured, forecast.last) == ("rehearsal", 0, 128)
-    advice = forecast.plan(0.02).recommend(cost=2.0)
+    advice = forecast.plan(0.02).recommend()
     assert advice.action == "collect"
-    assert advice.cost == 2.0 * (advice.n or 0)
+    assert "collect 16 samples first" in advice.sentence
     check = advice.reasons[-1]
     assert all(fact in check for fact in ("at N = 16", "noise", "images", "expect 0.25"))
     at_once = forecast.plan(0.8).recommend()
-    assert "rehearse with fewer" in at_once.sentence
+    assert "at most 16 samples are enough" in at_once.sentence
+    assert "collect 16 samples first" in at_once.sentence
     far = known_forecast(simulated, KnownLaw(0.02 * 5000), simulated=True).plan(0.02)
     first = far.recommend()
     assert (first.action, first.seeds) == ("measure", 3)
@@ -434,7 +424,7 @@ def test_flat_pilots_end_in_no_number(seeds: int) -> None:
             assert plan.samples(0.5) is None
             assert plan.recommend().action == "unknown"
             explanation = plan.explain()
-            assert all(fact in explanation for fact in ("training", "leak", "unit="))
+            assert all(fact in explanation for fact in ("training", "leak", "name its unit"))
             assert kr.plan(curve, 0.15).recommend().n == 16, "what was measured is answered"
     assert flat >= 17
 

@@ -179,6 +179,8 @@ def test_without_examples_and_pilot_it_is_of_simulated_images_and_promises_no_ot
     assert (alike.reasons[-1] in advice.reasons, advice.record) == (False, SIMULATED_ALONE)
     pair = Comparison(ellipses.plan(0.1), ellipses.renamed("Other").plan(0.1))
     assert pair.saving().startswith("On simulated images alone (random ellipses): ")
+    alike_pair = Comparison(PLAIN.forecast().plan(0.1), PLAIN.forecast().renamed("Other").plan(0.1))
+    assert alike_pair.saving().startswith("Simulated: ")
 
 
 def test_what_to_measure_for_an_unlikely_target_is_at_most_twice_what_was_rehearsed() -> None:

@@ -249,5 +249,7 @@ def test_errors_in_a_file_are_above_zero(
     told = point.to_dict(Question())
     told["models"][1]["track"][2]["lower"] = value
     write_prediction(tmp_path, prediction_content("small", [told]))
-    with pytest.raises(KoriskError, match=r"models\[2\].track\[3\].lower must be"):
+    with pytest.raises(
+        KoriskError, match=r"models\[2\].track\[3\].lower must be.*korisk rehearse again"
+    ):
         read_prediction(tmp_path)

@@ -35,7 +35,6 @@ ROOT = Path(__file__).parents[2]
 H8 = ROOT / "examples" / "pilot_h8.csv"
 H128 = ROOT / "examples" / "pilot_h128.csv"
 DOUBLING = np.array([8, 16, 32, 64, 128, 256, 512])
-COST = 2.5
 UNITS = ("error", "rmse", "psnr", "accuracy", "percent")
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?%?")
 
@@ -191,12 +190,11 @@ def test_a_plan_says_the_same_in_every_view(name: str, browser: "Browser", tmp_p
     asked = CASES[name](tmp_path)
     plan = kr.plan(asked.curve, asked.target, **asked.details)
     html = tmp_path / "page.html"
-    for sure, cost in ((0.9, None), (0.95, COST)):
-        advice = plan.recommend(sure, cost)
+    for sure in (0.9, 0.95):
+        advice = plan.recommend(sure)
         assert asked.action in (advice.action, "")
         code = 3 if advice.action in ("stop", "unknown") else 0
         command = ["plan", asked.file, f"--target={asked.target}", "--sure", sure, *asked.options]
-        command += [] if cost is None else ["--cost", cost]
         brief, full = (
             one_line(outputs(*command, *flag, code=code)[0]) for flag in ((), ("--full",))
         )
@@ -221,7 +219,7 @@ def test_a_plan_says_the_same_in_every_view(name: str, browser: "Browser", tmp_p
         for number in ("even", "lower", "upper", "reach"):
             assert content[number] == getattr(advice, number)
         # On the page.
-        if cost is None:
+        if sure == 0.9:
             outputs("plan", asked.file, f"--target={asked.target}", *asked.options, "--html", html,
                     code=code)  # fmt: skip
         with fresh_page(browser) as page:
@@ -235,9 +233,9 @@ def test_a_plan_says_the_same_in_every_view(name: str, browser: "Browser", tmp_p
         start = " ".join(advice.sentence.split()[:3])
         printed = numbers(full.replace(words.LEGEND, "").partition(start)[2])
         assert numbers(answer) - printed - numbers(advice.sentence) == set()
-        price = numbers(" ".join(advice.reasons)) if cost else set()  # which the page leaves out
-        assert printed - numbers(answer) - numbers(str(asked.file)) - price == set()
-        if cost is None:
+        left_out = set() if sure == 0.9 else numbers(" ".join(advice.reasons))  # of the page
+        assert printed - numbers(answer) - numbers(str(asked.file)) - left_out == set()
+        if sure == 0.9:
             shown = notebook(plan)
             assert [text for text in said if plain(text) not in shown] == []
             brief = re.sub(r"\(\d+ more with --full\)", "", brief.replace(words.LEGEND, ""))

@@ -9,7 +9,7 @@ import pytest
 
 import korisk as kr
 from korisk.planning import words
-from korisk.prediction.answer import point_lines
+from korisk.prediction.answer import point_lines, point_tables
 from korisk.prediction.misfit import BELIEF
 from korisk.prediction.study import PointPrediction, Question
 from korisk.report.page.prediction import rehearsal_page
@@ -53,16 +53,22 @@ def test_the_page_says_the_advice_and_what_it_rests_on(pilot: kr.Curve | None) -
     assert (f"N = 16: expect {check.value:.4g}" in text) == (pilot is None)
     for fact in ("64 example images", "A note.", "A note on the point."):
         assert fact in text
+    # A pilot without a name is of the network; what was simulated beside it says so.
+    assert ("FBP & <CNN>, simulated" in unescape(html)) == (pilot is not None)
+    assert '"name":"mse"' not in html
+    simulated = here.forecasts[0].simulated
+    assert simulated is not None
+    (table,) = point_tables(here, asked)
+    assert [row[1] for row in table.rows] == [f"{mean:.3g}" for mean in simulated.means]
 
 
 @pytest.mark.parametrize("pilot", [None, PILOT], ids=["alone", "with a pilot"])
 def test_words_and_json_are_of_one_answer(pilot: kr.Curve | None) -> None:
-    here, asked = point(pilot), Question(targets=[TARGET], sure=0.8, cost=10.0)
+    here, asked = point(pilot), Question(targets=[TARGET], sure=0.8)
     (plan,), (model,) = here.plans(TARGET), here.to_dict(asked)["models"]
-    assert model["samples"] == [plan.to_dict(0.8, 10.0)]
+    assert model["samples"] == [plan.to_dict(0.8)]
     advice = model["samples"][0]["recommendation"]
     assert advice["n"] == plan.samples(0.8)
-    assert advice["cost"] == 10.0 * max(advice["n"] - here.forecasts[0].measured, 0)
     assert point_lines(here, asked)[0] == "\n".join(words.parts(advice["sentence"]))
     assert (model["how"], min(row["n"] for row in model["track"])) == ("rehearsed", 16)
 

@@ -240,6 +240,17 @@ def test_few_sizes_and_models_are_shown_and_the_rest_is_told() -> None:
     check_page(figure)
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+def test_reconstructions_have_square_pixels(narrow: bool) -> None:
+    truth = np.random.default_rng(0).random((2, 8, 12))
+    images = {model: {0: truth, 4: truth} for model in ("KO", "FC")}
+    made = Pictures(seed=1, truth=truth, images=images)
+    figure = drawn(reconstruction_figure(made, narrow=narrow))
+    figure.draw_without_rendering()
+    boxes = [axes.get_window_extent() for axes in figure.axes if axes.images]
+    assert [box.width / box.height for box in boxes] == pytest.approx([1.5] * len(boxes), rel=0.02)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0])
 def test_pixels_not_finite_and_empty_images_are_drawn(value: float, tmp_path: Path) -> None:
     truth = np.zeros((1, 3, 3))

@@ -355,6 +355,19 @@ class Ablation(Reported):
         ratio = f"The bound has a ratio of N / log N of {times(self.bound_ratio)}"
         return f"{ratio}, if every learned layer has the same kappa; {weights}."
 
+    @property
+    def target_sentence(self) -> str:
+        """Where a target that was not given comes from; else empty."""
+        if self.default is None:
+            return ""
+        n = int(min(curve.sizes[-1] for curve in self.curves))
+        reached = ((c.model, c.unit.from_error(mean_at(c, n)).item()) for c in self.curves)
+        ends = " and ".join(f"{model} {value(mean)}" for model, mean in reached)
+        return (
+            f"No target was given: at N = {n:,} {ends} were reached; "
+            f"{value(self.target)} is an error 5% above the best of {self.default}."
+        )
+
     def explain(self) -> str:
         """Explain the saving by the known operator, the crossover and the bounds.
 
@@ -366,16 +379,8 @@ class Ablation(Reported):
         images, comparison = self.first.simulated.partition(";")[0], self.comparison
         origin = f"Simulated: {images}; nothing was measured."
         sentences = [comparison.saving(), comparison.steps()[0], f"{comparison.record} {origin}"]
-        if self.default is not None:
-            n = int(min(curve.sizes[-1] for curve in self.curves))
-            reached = ((c.model, c.unit.from_error(mean_at(c, n)).item()) for c in self.curves)
-            ends = " and ".join(f"{model} {value(mean)}" for model, mean in reached)
-            sentences.append(
-                f"No target was given: at N = {n:,} {ends} were reached; "
-                f"{value(self.target)} is an error 5% above the best of {self.default}."
-            )
-        sentences += [comparison.crossing.explanation, self.bound_sentence]
-        return "\n".join(sentences)
+        sentences += [self.target_sentence, comparison.crossing.explanation, self.bound_sentence]
+        return "\n".join(filter(None, sentences))
 
     def to_dict(self) -> dict[str, Any]:
         """The ablation as plain values, for JSON.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from korisk._checks import require
 from korisk._json import JsonDict, json_text
-from korisk.cli.common.messages import tell
+from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Json, Metric, Range
 from korisk.cli.common.output import exit_if, print_json, show
 from korisk.cli.common.training import Recipe, Simulated, Subject, set_options, training
@@ -119,6 +119,7 @@ def read_ablation(path: Path) -> tuple[Study, JsonDict]:
     return study_to_rehearse(path, content), options
 
 
+@warnings_as_lines()
 def _arguments(
     subject: Subject, simulated: Simulated, recipe: Recipe, device: str
 ) -> tuple[Callable[[], nn.Module], JsonDict, JsonDict]:

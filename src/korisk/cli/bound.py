@@ -18,7 +18,6 @@ from korisk.cli.common.training import failures_named, read_build
 from korisk.errors import Argument, KoriskError, UnreachableError, levels_off, needed_by, shown
 from korisk.texts import Table, number, short, whole
 from korisk.theory import BOUNDS, BarronBound, BoundForm, Network, barron_bound
-from korisk.theory.bound import growth
 from korisk.theory.budget import samples_needed, uncalibrated
 
 _DEFAULT_N = 1000
@@ -38,16 +37,15 @@ class Asked:
         float | None, Option("-n"), "N", "Samples. [default: what the target needs, else 1000]"
     ] = None
     target: Annotated[float | None, "E", "Squared error to reach: shows the N it needs."] = None
-    replace: Annotated[str | None, "LAYER", "Show what making this layer known would save."] = None
     bound: Annotated[str, "|".join(BOUNDS), "The form of the bound."] = "composed"
 
-    def of(self, net: Network, n: float | None) -> tuple[int | None, BarronBound]:
+    def of(self, net: Network) -> tuple[int | None, BarronBound]:
         """The N that the target needs, None if it is out of reach, and the bound at N."""
         form, needed = cast(BoundForm, self.bound), None
         if self.target is not None:
             with suppress(UnreachableError):
                 needed = samples_needed(net, self.target, bound=form)
-        size = min(needed or _DEFAULT_N, _LARGEST_N) if n is None else n
+        size = min(needed or _DEFAULT_N, _LARGEST_N) if self.n is None else self.n
         return needed, barron_bound(net, size, bound=form)
 
 
@@ -69,10 +67,7 @@ def bound(
     check_plot(plot)
     target, net = asked.target, _network(path, network, write)
     try:
-        needed, result = asked.of(net, asked.n)
-        replaced = None
-        if asked.replace is not None:
-            replaced = asked.of(net.replace(asked.replace), result.n)
+        needed, result = asked.of(net)
     except KoriskError as error:
         # Say where the constant can be given: a described module has no file to edit.
         if Argument("lipschitz", ...) not in error.message.parts:
@@ -92,16 +87,8 @@ def bound(
     content |= {"total": result.total, "floor": result.floor, "lipschitz": net.lipschitz(form)}
     content |= {"largest_slope": net.largest_slope, "rests_on": uncalibrated(net)}
     content["layers"] = _layers(net, result)
-    if net.calibrated is not None and net.learned:
-        name = net.learned[0].name
-        factors = {form: growth(net, name, form) for form in BOUNDS}
-        content["calibrated"] = {"layer": name, "form": net.calibrated, "amplification": factors}
     if target is not None:
         content |= {"target": target, "samples": needed}
-    if replaced is not None:
-        samples, after = replaced
-        content["replace"] = {"layer": asked.replace, "total": after.total, "floor": after.floor}
-        content["replace"] |= {} if target is None else {"samples": samples}
     if json:
         print_json(content)
     else:
@@ -187,16 +174,13 @@ def _table(net: Network, content: JsonDict) -> Table:
 
 
 def _sentences(content: JsonDict) -> Iterator[str]:
-    n, total = _count(content["n"]), number(content["total"])
     yield (
-        f"If the constants hold, a network trained on N = {n} samples has an expected squared "
-        f"error of at most {total} ({content['bound']} bound), including a floor of "
-        f"{number(content['floor'])} that more data cannot lower."
+        f"If the constants hold, a network trained on N = {_count(content['n'])} samples has an "
+        f"expected squared error of at most {number(content['total'])} ({content['bound']} bound), "
+        f"including a floor of {number(content['floor'])} that more data cannot lower."
     )
     if content["rests_on"]:
         yield f"The bound {content['rests_on']}."
-    if "calibrated" in content:
-        yield _calibrated(content["calibrated"], content["bound"])
     slope, upper = content["largest_slope"], content["lipschitz"]
     if slope is not None and slope > upper * (1 + _SAME):
         yield (
@@ -208,30 +192,6 @@ def _sentences(content: JsonDict) -> Iterator[str]:
             f"From N = {whole(content['samples'])} on the bound stays at or below the target "
             f"{number(content['target'])}."
         )
-    if "replace" in content:
-        known = content["replace"]
-        if known["total"] == content["total"]:
-            yield f"Making {known['layer']} known saves nothing: it adds no error as it is."
-            return
-        fall = f"falls from {total} to {number(known['total'])}"
-        sentence = f"With {known['layer']} known, the bound at N = {n} {fall}"
-        if known.get("samples") is not None:
-            sentence += f", and the target needs N = {whole(known['samples'])}"
-        elif "samples" in known:
-            sentence += ", and the target stays out of reach"
-        yield f"{sentence}."
-
-
-def _calibrated(constants: JsonDict, form: str) -> str:
-    """What another form of the bound changes where the constants were calibrated."""
-    factor = constants["amplification"]
-    ratio = number(factor["paper"] / factor["composed"], 3)
-    return (
-        f"C and kappa of {constants['layer']} were calibrated through the {constants['form']} form"
-        f"{'' if form == constants['form'] else f', and are here those of the {form} form'}. The "
-        f"composed form is {ratio} times tighter than the paper's before calibration; calibrated "
-        "each through its own amplification, all forms have the same bound and the same N."
-    )
 
 
 def _count(n: float) -> str:

@@ -36,9 +36,8 @@ def plan(
     Without --target, --at and --html, it shows how the file is read.
     """
     targets, sizes, sure = asked.target or [], asked.at or [], asked.sure
-    for option, choice in (("--plot", answer.plot), ("--cost", asked.cost)):
-        if not targets and choice is not None:
-            raise KoriskError(f"{option} needs --target; give the value to reach")
+    if not targets and answer.plot is not None:
+        raise KoriskError("--plot needs --target; give the value to reach")
     level_of(sure)
     answer.check(targets)
     curves = reading.curves(path, model)
@@ -67,14 +66,14 @@ def plan(
         content = [
             {"read_as": view.evidence.read_as, **item, "at": rows}
             for view, answers, rows in zip(forecasts, plans, at_sizes, strict=True)
-            for item in [plan.to_dict(sure, asked.cost) for plan in answers]
+            for item in [plan.to_dict(sure) for plan in answers]
             or [{"model": view.model, "metric": view.metric, "unit": view.unit.name}] * bool(sizes)
         ]
         written = {} if answer.html is None else {"written": [str(answer.html)]}
         output.print_json({"plans": content} | written)
     elif targets or sizes:
         output.show(*options.read_as(curves))
-        output.show(*_lines(all_plans, sure, asked.cost, several=len(plans) > 1, full=full))
+        output.show(*_lines(all_plans, sure, several=len(plans) > 1, full=full))
         for view, similar in zip(forecasts, relatives, strict=True):
             if any(relatives) and not similar:
                 output.show(f"No related curve is named {view.evidence.name}.")
@@ -169,13 +168,11 @@ def _error_table(
     return Table(f"Expected {noun}", ["model", "N", noun, "90% from", "to", *heads], rows)
 
 
-def _lines(
-    plans: Sequence[Plan], sure: float, cost: float | None, *, several: bool, full: bool
-) -> list[str]:
+def _lines(plans: Sequence[Plan], sure: float, *, several: bool, full: bool) -> list[str]:
     """The answers of all models; a line that stands already, such as a record, is left out."""
     lines: dict[str, None] = {}
     for item in plans:
-        first, *rest = item.lines(sure, cost, full=full)
+        first, *rest = item.lines(sure, full=full)
         if several and not item.forecast.model:
             first = Message(f"{item.forecast.evidence.name}: ", first)
         lines |= dict.fromkeys([first, *rest])

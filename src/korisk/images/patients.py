@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, Literal, NamedTuple, cast, get_args, overload
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from korisk.texts import counted
 Patients = str | PathLike[str] | Callable[[str], object] | Mapping[str, object]
 RULES = ("auto", "folder", "file", "image")
 Indices = NDArray[np.int64]
-Order = Literal["mixed", "patients"]
 _LARGEST_TABLE = 64_000_000  # bytes
 _SHARE = 10  # a pool is drawn from a tenth of the patients, unless they have too few images
 _BLANK = 0.05  # standard deviation of a blank image, relative to that of a typical one
@@ -380,7 +379,7 @@ def _file_of(name: str) -> str:
 
 
 def image_pools(
-    images: ImageSet, *, seed: int, train: int, validation: int, test: int, order: Order = "mixed"
+    images: ImageSet, *, seed: int, train: int, validation: int, test: int
 ) -> ImagePools:
     """Split a set of images into three pools that share no patient.
 
@@ -392,8 +391,6 @@ def image_pools(
         Random seed of the training and validation pools. The test pool is the same for all seeds.
     train, validation, test : int
         Images in each pool.
-    order : {"mixed", "patients"}, default "mixed"
-        Whether training images are mixed over all patients, or follow patient by patient.
 
     Returns
     -------
@@ -417,7 +414,7 @@ def image_pools(
     """
     require_images(images)
     counts = {"train": train, "validation": validation, "test": test}
-    return split_patients(images.patients, **counts, seed=seed, order=order)
+    return split_patients(images.patients, **counts, seed=seed)
 
 
 def split_patients(
@@ -427,7 +424,6 @@ def split_patients(
     validation: int,
     train: int | None = None,
     seed: int,
-    order: Order = "mixed",
 ) -> ImagePools:
     """Split images into three pools that share no patient.
 
@@ -447,8 +443,6 @@ def split_patients(
         Images in the training pool. Default: all that are left.
     seed : int
         Random seed of the training and validation pools.
-    order : {"mixed", "patients"}, default "mixed"
-        Whether training images are mixed over all patients, or follow patient by patient.
 
     Returns
     -------
@@ -470,7 +464,6 @@ def split_patients(
     """
     counts = {"test": test, "validation": validation, "train": train}
     _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
-    _checks.one_of("order", order, get_args(Order))
     for pool, size in counts.items():
         if size is not None or pool != "train":
             _checks.count(pool, size, at_least=0, at_most=2**31, remedy="count the pool's images")
@@ -487,7 +480,7 @@ def split_patients(
         # others keep their order.
         mixed = -(-len(names) // _SHARE)
         if pool == "train":
-            mixed = len(names) if order == "mixed" else 1
+            mixed = len(names)
         inside = np.flatnonzero(available)
         keys = []
         for kind, count in (("patients", len(names)), ("images", len(labels))):

@@ -93,31 +93,32 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
     seeds = min(int(curve.counts.min()) for run in runs for curve in (run.known, run.dense))
     ran = sorted({run.side for run in runs})
     missing = [str(side) for side in paper.OF_PAPER if side not in ran]
-    of_paper = f"{len(paper.OF_PAPER) - len(missing)} of {len(paper.OF_PAPER)}"
-    where = f"image side H = {', '.join(map(str, ran))}, {of_paper}; {counted(seeds, 'seed')}"
+    share = f"{len(paper.OF_PAPER) - len(missing)} of {len(paper.OF_PAPER)} sizes"
+    where = f"at image side H = {', '.join(map(str, ran))}, with {counted(seeds, 'seed')}"
     holding, failed, unclear = (
         sum(v.holds is holds for v in judged) for holds in (True, False, None)
     )
     table = f"{holding} of {len(judged)} claims of Table 3 hold"
     table += f", {failed} do NOT" * (failed > 0) + f", {unclear} open" * (unclear > 0)
     ours, printed = (_apart(lines, origin) for origin in ("ours, released", "paper"))
-    steps = [f"run H = {','.join(missing)} too (--points)"] * bool(missing)
-    beside, misprinted = [], bool(printed and printed[0] > _ROUNDED)
+    steps = [f"run korisk reproduce --points {','.join(missing)}"] * bool(missing)
+    misprinted = bool(printed and printed[0] > _ROUNDED)
     if ours:
         most, farthest = ours
-        agreement = f"is within {most:.1%} of the released figures (farthest: {farthest})"
+        agreement = f"is within {most:.1%} of the released numbers (farthest: {farthest})"
         if most < _SAME:
-            agreement = "meets the authors' released figures to four digits"
-        beside.append(f"our run {agreement}")
+            agreement = "meets the authors' released numbers to four digits"
+        where = f"our run {agreement}, {where}"
     if printed and misprinted:
-        beside.append(f"printed Table 2 does NOT match (up to {printed[0]:.0%} off)")
-        steps.insert(0, "use the released figures, not the printed ones")
+        table += f"; printed Table 2 does NOT match (up to {printed[0]:.0%} off)"
+        steps.insert(0, "use the released numbers, not the printed ones")
     if ours or judged:
         verdict = "Partly" if failed else "Mostly yes" if unclear or misprinted else "Yes"
+        verdict += f" ({share} run)" * bool(missing)
         yield f"{verdict}: {table}."
     if steps:
         yield f"{NEXT}{'; '.join(steps)}."
-    yield f"{SURE}{'; '.join([where, *beside])}."
+    yield f"{SURE}{where}."
     outcomes = []
     for protocol in reversed(PROTOCOLS):
         parts = []
@@ -126,7 +127,7 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
             parts += [f"{says} at H = {', '.join(map(str, sides))}"] if sides else []
         outcomes += [f"{', '.join(parts)} ({protocol})"] if parts else []
     if outcomes:
-        yield f"Its Table 3 {'; '.join(outcomes)}."
+        yield f"Table 3 {'; '.join(outcomes)}."
     # The last entry of a side stays: its rigorous sweep, the whole one before the reduced one.
     for side, sweep in sorted({sweep.side: sweep for sweep in runs[::-1]}.items()):
         known, dense = sweep.known, sweep.dense
@@ -164,7 +165,7 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
 
 
 def _apart(lines: list[paper.CalibrationLine], origin: paper.Origin) -> tuple[float, str] | None:
-    """The largest relative deviation of an origin from the released figures, and where it is."""
+    """The largest relative deviation of an origin from the released numbers, and where it is."""
     apart = [
         (
             abs(getattr(pair, name) / getattr(released, name) - 1),

@@ -241,8 +241,7 @@ class Comparison(Shown):
         if math.isinf(crossing_n):
             return None
         measured = crossing_n <= min(plan.forecast.measured for plan in plans)
-        leader = self.names[0 if falls else 1]
-        return Crossover(round(crossing_n), low, high, leader, measured)
+        return Crossover(round(crossing_n), low, high, self.names[1 - falls], measured)
 
     def odds(self, n: ArrayLike) -> Array:
         """(M,) the probability that the second curve lies below the first at each N.
@@ -298,18 +297,18 @@ class Comparison(Shown):
         >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
         >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
         >>> kr.compare(fc, ko, target=0.02).saving()
-        'KO needs 4 times fewer samples than FC for 0.02 (95% sure: at least 3... times).'
+        'KO needs 4 times fewer samples than FC for 0.02 (90% range: 3... to 4... times).'
         """
         pairs = list(zip(self.names, self._plans, strict=True))
         if limited := [name for name, plan in pairs if plan.forecast.undertrained]:
             saving = words.reason("limited", names=" and ".join(limited))
         else:
             index, ratio, ends = self._fewer
-            (first, better), (second, worse) = pairs[index], pairs[1 - index]
-            bound = "at least " if better.met_at_smallest else "at most " * worse.met_at_smallest
-            saving = words.times_fewer((first, second), self.target, ratio, ends, bound)
-        populations = filter(None, (plan.forecast.population for plan in self._plans))
-        start = words.subject("", next(populations, ""))
+            names = self.names[index], self.names[1 - index]
+            saving = words.times_fewer(names, self.target, ratio, ends)
+        views = [plan.forecast for plan in self._plans]
+        rehearsed = "Simulated" * all(view.basis == "rehearsal" for view in views)
+        start = words.subject("", max(view.population for view in views)) or rehearsed
         return " ".join(filter(None, (self._unit_doubt(), start and f"{start}:", saving)))
 
     @cached_property
@@ -317,6 +316,8 @@ class Comparison(Shown):
         """Which of the two needs fewer samples, how many times fewer, and the range of that."""
         # An unknown range is the widest one, so that its ends are left out of sentences.
         (low, high), ratio = self.ratio_range or (0.0, math.inf), self.ratio
+        if any(plan.met_at_smallest for plan in self._plans):  # a bound
+            ratio = None
         if (ratio or (low if math.isinf(high) else high)) >= 1:
             return 0, ratio, (low, high)
         ends = (0.0 if math.isinf(high) else 1 / high), (1 / low if low else math.inf)
@@ -335,15 +336,14 @@ class Comparison(Shown):
 
     @property
     def record(self) -> str:
-        """The range of the ratio, and how often such ranges held or what is not known; or empty."""
+        """How often such ranges held, or what is not known; or empty."""
         views = [plan.forecast for plan in self._plans]
         if any(view.population for view in views):
             return words.SIMULATED_ALONE
         record = words.SIMULATED * all(view.basis == "rehearsal" for view in views)
         if self.ratio and all(view.basis == "pilot" for view in views):
             record = words.record("ratio", words.HELD["ratio"])
-        ends = "" if any(view.undertrained for view in views) else words.ends_of(*self._fewer[2])
-        return record.replace(words.SURE, words.SURE + ends)
+        return record
 
     def _unit_doubt(self) -> str:
         """A question where one model may have percent and the other fractions; else empty."""
@@ -395,6 +395,7 @@ class Comparison(Shown):
             return [words.NEXT_EACH, *lines]
         step = words.parts(self._plans[first].recommend(sure).sentence)[1]
         lines.insert(0, lines.pop(first).replace(f" {step}", ""))  # it stands in the first line
+        lines = [line.replace(words.NEXT, words.IF_CHOSEN) for line in lines]
         return [step.replace(":", f", with {self.names[first]}:", 1), *lines]
 
     def to_dict(self) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from korisk.curves.formats import is_store
 from korisk.curves.noise import collapsed, collapsed_sizes, mean_variance, relative_variance
 from korisk.curves.stored import Chosen, MeasuredFit, error_of, stored_fits, training_name
 from korisk.curves.unit import SMALLEST_ERROR, Unit
-from korisk.errors import Argument, Message
 from korisk.planning.futures.posterior import ROUGHEST, Posterior
 from korisk.planning.words import value
 
@@ -95,12 +94,11 @@ def findings(curve: Curve) -> tuple[str, ...]:
         rest = [f"There are {len(texts) - _LISTED} more {kind}."] if len(texts) > _LISTED else []
         sentences += texts[:_LISTED] + rest
     if no_learning(curve):
-        no_gain = Message(
+        no_gain = (
             f"No learning from N = {sizes[0]:,} to {sizes[-1]:,} may mean that training is too "
             "short, that test data leak into it, or that larger values are better in this metric "
-            "(then say so with ",
-            Argument("unit", ...),
-            f"), or that the network has learned all it can at N = {sizes[0]:,} already.",
+            f"(then name its unit), or that the network has learned all it can at N = {sizes[0]:,} "
+            "already."
         )
         sentences.insert(0, no_gain)  # first, because a wrong unit makes the rest meaningless
     if copies := _copies(curve):

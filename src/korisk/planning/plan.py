@@ -58,15 +58,13 @@ class Plan(Shown, Numbers):
 
     forecast: "Forecast" = field(repr=False)
 
-    def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
+    def recommend(self, sure: float = 0.9) -> Recommendation:
         """What to do: one action with one number.
 
         Parameters
         ----------
         sure : float, default 0.9
             The probability that the samples are enough, from 0.5 to 0.99.
-        cost : float, optional
-            Price of one sample.
 
         Returns
         -------
@@ -77,10 +75,10 @@ class Plan(Shown, Numbers):
         --------
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-        >>> kr.plan(pilot, target=0.005).recommend(cost=2).cost > 2 * (640 - 256)
-        True
+        >>> kr.plan(pilot, target=0.005).recommend().action
+        'collect'
         """
-        return recommend(self, sure, cost)
+        return recommend(self, sure)
 
     def require(self, sure: float = 0.9) -> int:
         """`samples(sure)`, or an error if there is no such number.
@@ -134,17 +132,13 @@ class Plan(Shown, Numbers):
         alone = Plan(forecast.alone, self.target).even
         return words.related(names, forecast.trust, self.even, alone)
 
-    def lines(
-        self, sure: float = 0.9, cost: float | None = None, *, full: bool = False
-    ) -> list[str]:
+    def lines(self, sure: float = 0.9, *, full: bool = False) -> list[str]:
         """The answer: advice in two lines, its record, its odds and reasons; none is empty.
 
         Parameters
         ----------
         sure : float, default 0.9
             The probability that the samples are enough.
-        cost : float, optional
-            Price of one sample.
         full : bool, default False
             List all that is odd about the pilot, and not the first alone.
 
@@ -153,45 +147,41 @@ class Plan(Shown, Numbers):
         list of str
             At most three.
         """
-        advice = self.recommend(sure, cost)
+        advice = self.recommend(sure)
         rest = [advice.odds, *advice.reasons, self.about_related, *self.forecast.notes]
         rest += self.oddities(full=full)
         first = "\n".join(words.parts(advice.sentence))
         return [x for x in (first, advice.record, words.paragraph(filter(None, rest))) if x]
 
-    def explain(self, sure: float = 0.9, cost: float | None = None) -> Message:
+    def explain(self, sure: float = 0.9) -> Message:
         """The answer, its record and its reasons, with all that is odd about the pilot.
 
         Parameters
         ----------
         sure : float, default 0.9
             The probability that the samples are enough.
-        cost : float, optional
-            Price of one sample.
 
         Returns
         -------
         Message
             The `lines`, joined.
         """
-        return words.paragraph(self.lines(sure, cost, full=True), "\n")
+        return words.paragraph(self.lines(sure, full=True), "\n")
 
-    def to_dict(self, sure: float = 0.9, cost: float | None = None) -> dict[str, Any]:
+    def to_dict(self, sure: float = 0.9) -> dict[str, Any]:
         """The plan as plain values, for JSON.
 
         Parameters
         ----------
         sure : float, default 0.9
             The probability of the recommendation.
-        cost : float, optional
-            Price of one sample.
 
         Returns
         -------
         dict
             See docs/reference/files.md for its keys.
         """
-        forecast, advice = self.forecast, self.recommend(sure, cost).to_dict()
+        forecast, advice = self.forecast, self.recommend(sure).to_dict()
         return {
             "model": forecast.model,
             "metric": forecast.metric,
@@ -206,7 +196,7 @@ class Plan(Shown, Numbers):
             "floor": forecast.floor if math.isfinite(forecast.floor) else None,
             "findings": list(self.findings),
             "notes": list(forecast.notes),
-            "explanation": self.explain(sure, cost),
+            "explanation": self.explain(sure),
         }
 
 
@@ -430,13 +420,12 @@ def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
     if plan.doubt:
         return [*["-"] * (3 + len(levels)), reach]
     # At the smallest known N, fewer samples may be enough: the number is an upper bound.
-    first = int(plan.chances.n[0])
+    first, ends = int(plan.chances.n[0]), (plan.lower, plan.upper)
     texts = [
-        "none" if n is None else f"{'≤ ' * (n <= first)}{whole(n)}"
-        for n in (*map(plan.samples, levels), plan.even)
+        "none" if n is None else "∞" if math.isinf(n) else f"{'≤ ' * (n <= first)}{whole(int(n))}"
+        for n in (*map(plan.samples, levels), plan.even, *ends)
     ]
-    ends = [words.count(n) if math.isinf(n) else whole(int(n)) for n in (plan.lower, plan.upper)]
-    return [*texts, *(["-", "-"] if math.isinf(plan.lower) else ends), reach]
+    return [*texts[:-2], *(["-", "-"] if math.isinf(plan.lower) else texts[-2:]), reach]
 
 
 def has_numbers(plan: Plan) -> bool:

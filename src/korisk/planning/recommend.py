@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk._checks import LARGEST_N, real
+from korisk._checks import LARGEST_N
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.planning import words
@@ -278,8 +278,6 @@ class Recommendation:
         Number of seeds to measure.
     chance : float or None
         The probability that N is enough, for "collect".
-    cost : float or None
-        Cost of the samples still to be collected, where a price was given.
     limit : Limit or None
         What limits the error of a pilot.
     reasons : tuple of str
@@ -306,7 +304,6 @@ class Recommendation:
     reach: float | None
     seeds: int | None = None
     chance: float | None = None
-    cost: float | None = None
     limit: Limit | None = field(default=None, repr=False)
     reasons: tuple[str, ...] = ()
     record: str = ""
@@ -362,22 +359,16 @@ class _Case(NamedTuple):
     fields: dict[str, str] = {}  # noqa: RUF012 (never changed)
 
 
-def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Recommendation:
+def recommend(plan: Numbers, sure: float = 0.9) -> Recommendation:
     """The recommendation for a plan."""
-    if cost is not None:
-        real("cost", cost, above=0, remedy="give the price of one sample")
     case = _decided(plan, sure)
     forecast, (lower, upper), known = plan.forecast, plan.interval, not plan.doubt
-    n, limit, reasons, price, record = case.n, plan.limit, list(case.reasons), None, ""
-    if cost is not None and n is not None:
-        missing = max(n - forecast.measured, 0)
-        price = cost * missing
-        reasons.append(words.price(missing, forecast.measured, price))
+    n, limit, reasons, record = case.n, plan.limit, list(case.reasons), ""
+    first = min(max(FIRST, int(forecast.sizes[0])), forecast.last, n or forecast.last)
     if forecast.population:
         record = words.SIMULATED_ALONE
     elif forecast.basis == "rehearsal" and case.action != "train":
-        check = forecast.at(min(max(FIRST, int(forecast.sizes[0])), forecast.last))
-        reasons.append(words.reason("first", **vars(check)))
+        reasons.append(words.reason("first", **vars(forecast.at(first))))
     # The record is of N that are called sure, beyond a pilot: inside it, measured means answer.
     far = (n or 0) / (forecast.measured or 1)
     if case.action == "collect" and far > 1 and not forecast.population:
@@ -385,7 +376,7 @@ def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
     fields = {"n": words.count(n or 0), "more": words.count((n or 0) - forecast.measured)}
     fields |= {"seeds": str(case.seeds), "noun": forecast.unit.noun}
     fields |= {"target": words.value(plan.target), "sure": words.level(sure)}
-    fields |= {"reach": words.chance(plan.reach), **case.fields}
+    fields |= {"reach": words.chance(plan.reach), "first": words.count(first), **case.fields}
     return Recommendation(
         action=case.action,
         n=n,
@@ -397,7 +388,6 @@ def recommend(plan: Numbers, sure: float = 0.9, cost: float | None = None) -> Re
         lower=int(lower) if known and math.isfinite(lower) else None,
         upper=int(upper) if known and math.isfinite(upper) else None,
         reach=plan.reach if known else None,
-        cost=price,
         # Where no amount of data meets the target, data cannot be what limits the error.
         limit=limit if case.name != "stop" or limit is None or limit.kind != "data" else None,
         reasons=tuple(filter(None, reasons)),
@@ -454,10 +444,10 @@ def _collected(plan: Numbers, samples: int) -> _Case:
     if plan.goal > EASY * largest:
         best = float(unit.from_error(largest))
         reasons.append(words.reason("too_easy", noun=unit.noun, best=best, unit=unit.name))
-    if samples <= plan.chances.n[0]:
-        name = "already" if measured else "already_rehearsed"
-    elif plan.forecast.population:
+    if plan.forecast.population:
         name = "simulated"
+    elif samples <= plan.chances.n[0]:
+        name = "already" if measured else "already_rehearsed"
     elif samples <= measured:
         name = "inside"
         reasons += [words.reason("between", n=plan.between)] if plan.between else []

@@ -14,7 +14,7 @@ def point_lines(point: PointPrediction, question: Question) -> list[str]:
     """The advice on each model, or the error that is expected; a line that stands is left out."""
     lines: dict[str, None] = {}
     for plan in (plan for target in question.targets for plan in point.plans(target)):
-        lines |= dict.fromkeys(plan.lines(question.sure, question.cost, full=True))
+        lines |= dict.fromkeys(plan.lines(question.sure, full=True))
     for view in () if question.targets else point.forecasts:
         lines |= dict.fromkeys([view.summary(), " ".join(view.notes)])
     return list(lines)
@@ -23,7 +23,7 @@ def point_lines(point: PointPrediction, question: Question) -> list[str]:
 def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
     """The rehearsals of a point as tables of text."""
     for item, view in zip(point.rehearsals, point.forecasts, strict=True):
-        curve, rows = item.curve, []
+        curve, rows = view.simulated or item.curve, []  # as notes and page have it
         means = curve.unit.from_error(curve.means).tolist()
         simulated = dict(zip(curve.sizes.tolist(), means, strict=True))
         for n in question.at or curve.sizes.tolist():

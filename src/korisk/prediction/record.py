@@ -108,7 +108,10 @@ def read_prediction(path: str | PathLike[str]) -> PredictionRecord:
     # The digest covers all other keys: an edited file must not pass for a prediction.
     if isinstance(content, dict) and content.pop("digest", None) != _digest(content):
         raise KoriskError(f"{file}: is not as it was written; {remedy}")
-    return parse(PredictionRecord, content, source=file)
+    try:
+        return parse(PredictionRecord, content, source=file)
+    except KoriskError as wrong:
+        raise KoriskError(wrong.message, f"; if another version wrote it, {remedy}") from None
 
 
 # --- Beside what was measured ---------------------------------------------------------------------

@@ -68,8 +68,6 @@ class Question:
         N at which errors are shown; without any, the rehearsed N.
     sure : float, default 0.9
         The chance with which samples are to be enough, 0.5 to 0.99.
-    cost : float, optional
-        Price of one sample, to see what the advice costs.
     metric : {"mse", "rmse", "nmse", "psnr"}, default "mse"
         Of targets and answers, see `Rehearsal.in_metric`.
     data_range : float, optional
@@ -79,7 +77,6 @@ class Question:
     targets: Sequence[float] = ()
     at: Sequence[float] = ()
     sure: float = 0.9
-    cost: float | None = None
     metric: str = "mse"
     data_range: float | None = None
 
@@ -90,8 +87,6 @@ class Question:
             raise KoriskError(Argument("data_range"), rest)
         remedy = f"give the {self.metric} to reach"
         goals = [_checks.real("target", goal, above=0, remedy=remedy) for goal in self.targets]
-        if self.cost is not None:
-            _checks.real("cost", self.cost, above=0, remedy="give the price of one sample")
         level_of(self.sure)
         _checks.set_fields(self, targets=list(dict.fromkeys(goals)), at=sorted(set(self.at)))
 
@@ -446,7 +441,7 @@ class PointPrediction:
                 | item.to_dict()
                 | {
                     "errors": [vars(view.at(n)) for n in sizes],
-                    "samples": [plan.to_dict(question.sure, question.cost) for plan in plans],
+                    "samples": [plan.to_dict(question.sure) for plan in plans],
                     "track": [vars(view.at(n)) for n in drawn_sizes(view)],
                     "rehearsal": [{"n": n, "measured": mean} for n, mean in means],
                     "checks": [{"n": n, "measured": mean} for n, mean in checks],

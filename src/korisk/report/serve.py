@@ -92,14 +92,11 @@ def _part(piece: str | Argument) -> str | JsonDict:
 def table_page(name: str, fields: Mapping[str, str]) -> str:
     """Build the page of a table from the fields of the form; empty fields choose nothing."""
     texts = {field: text.strip() for field, text in fields.items() if text.strip()}
-    choices = ("metric", "unit", "point", "worksheet", "last", "wide")
+    choices = ("metric", "unit", "point", "worksheet", "wide")
     options: dict[str, Any] = {field: texts[field] for field in choices if field in texts}
     options["columns"] = {f[7:]: text for f, text in texts.items() if f.startswith("column_")}
     options["ignore"] = [column.strip() for column in texts.get("ignore", "").split(";") if column]
     options["filter"] = _pairs("filter", texts)
-    factors = _pairs("scale", texts)
-    options["scale"] = {ours: _number("scale", factor) for ours, factor in factors.items()}
-    options["seeds"] = int(_number("seeds", texts["seeds"])) if "seeds" in texts else None
     target = _number("target", texts["target"]) if "target" in texts else None
     curves: Sequence[Curve]
     if "model" in texts:

@@ -26,8 +26,8 @@ _OPTIONS = {"columns": "column", "n": "at", "build": "network", "folder": "resum
 _OPTIONS |= {"layer": "replace"}
 # Arguments that a message advises to add: the command with them is printed, ready to run.
 _ADDED = {"columns", "unit", "metric", "model", "point", "worksheet"}
-_ADDED |= {"filter", "ignore", "last", "scale", "wide"}
-_REPEATED = {"columns", "filter", "ignore", "scale"}
+_ADDED |= {"filter", "ignore", "wide"}
+_REPEATED = {"columns", "filter", "ignore"}
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -49,7 +49,6 @@ class Asked:
     target: Targets = None
     at: Annotated[list[float] | None, "N", "Show the expected error at N."] = None
     sure: Annotated[float, "P", "Chance that the samples are enough, 0.5 to 0.99."] = 0.9
-    cost: Annotated[float | None, "PRICE", "Price of one sample, to price the advice."] = None
 
 
 @dataclass(frozen=True)
@@ -131,10 +130,7 @@ class Reading:
     column: Column
     filter: Annotated[list[str] | None, "COLUMN=VALUE", "Rows: set=test, or set=!train for others."]
     ignore: Annotated[list[str] | None, "COLUMN", "Columns without a role."]
-    last: Annotated[str | None, "COLUMN", "Such as epoch: read the last of rows that differ in it."]
-    scale: Annotated[list[str] | None, "OURS=FACTOR", "Multiply n or error: --scale n=1000."]
-    wide: Annotated[str | None, "seed|model|n", "What columns with unknown names are."]
-    seeds: Annotated[int | None, "Number of seeds behind each mean."]
+    wide: Annotated[str | None, "seed|model", "What columns with unknown names are."]
     point: Annotated[str | None, "Which point, if a study has several."]
     worksheet: Annotated[str | None, "Which sheet, if a spreadsheet has several."]
 
@@ -143,12 +139,6 @@ class Reading:
         options = dict(vars(self))
         options["columns"] = columns(options.pop("column"))
         options["filter"] = pairs("--filter", self.filter, "COLUMN=VALUE", "write set=test")
-        options["scale"] = {}
-        for ours, factors in pairs("--scale", self.scale, "OURS=FACTOR", "write n=1000").items():
-            try:
-                options["scale"][ours] = float(factors[-1])
-            except ValueError:
-                raise invalid(f"--scale {ours}", "be a number", factors[-1]) from None
         return options
 
     def curves(self, path: Path, model: str | None = None) -> tuple[Curve, ...]:

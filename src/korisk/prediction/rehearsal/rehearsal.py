@@ -230,7 +230,8 @@ class Rehearsal(Shown):
             raise invalid("pilot", "be a korisk Curve", pilot, "use kr.Curve.read(...)")
         if pilot is not None:
             factor = self._square(metric_of(pilot)) / self._square(self.curve.metric)
-            labels = pilot.seed, pilot.model, self.curve.metric, self.curve.unit
+            name = pilot.model or self.curve.model
+            labels = pilot.seed, name, self.curve.metric, self.curve.unit
             pilot = Curve.of_errors(pilot.n, factor * pilot.error, *labels)
         return _forecast(self, pilot)
 
@@ -290,7 +291,8 @@ def _forecast(rehearsal: Rehearsal, pilot: Curve | None) -> Forecast:
         unit=curve.unit,
         sizes=np.unique(np.round(np.geomspace(first, FARTHEST_N, steps))),
         curve=pilot,
-        simulated=adjusted,
+        # Beside a pilot of the same name, a row of a table must say which it is.
+        simulated=adjusted if pilot is None else adjusted.renamed(f"{curve.name}, simulated"),
         undertrained=rehearsal.undertrained,
         longer=rehearsal.longer if -math.expm1(-rehearsal.gain) > _WORTH else None,
         notes=_basis(rehearsal, law),

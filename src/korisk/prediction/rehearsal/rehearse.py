@@ -287,7 +287,7 @@ def _train(
         fits = ExactFits(trainings.name, trainings.linear, Pairs(*pairs))
         results = _fit_exactly(fits, trainings, cells, report)
     else:
-        options: dict[str, Any] = {"fit": schedule.fit, "notes": notes, "progress": report}
+        options: dict[str, Any] = {"fit": schedule.fit, "progress": report}
         results = _train_each(trainings, cells, members, options)
     try:
         for index, test_errors in results:

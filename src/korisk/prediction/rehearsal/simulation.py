@@ -68,8 +68,6 @@ class Training(Recipe):
         Learning rate at the start.
     optimiser : {"adam", "adagrad", "sgd"}, default "adam"
         The update rule.
-    momentum : float, default 0.0
-        At least 0 and below 1; for "sgd" only.
     cosine : bool, default True
         Whether the rate falls to zero along half a cosine; for "adam" only.
     patience : int, optional

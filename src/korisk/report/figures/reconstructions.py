@@ -92,6 +92,7 @@ def reconstruction_figure(
     columns, pairs = len(sizes) + 1, len(truths) * len(models)
     # Extreme shapes are drawn squeezed rather than as slivers.
     aspect = min(4.0, max(0.25, truths.shape[1] / truths.shape[2]))
+    shape = aspect * truths.shape[2] / truths.shape[1]  # of a pixel: 1 but for those
     widest = ((style.COLUMN if narrow else style.PAGE) - 1.1) / columns
     side = min(_LARGEST, widest, (_TALLEST / pairs - 0.3) / 2 / aspect)
     width = max(style.COLUMN, columns * side + 1.1)
@@ -102,7 +103,7 @@ def reconstruction_figure(
         heads = ["phantom", *(style.digits(n, 2) if n else "none" for n in sizes)]
     height = pairs * (2 * side * aspect + 0.22) + 0.45 + 0.13 * len(lines)
     with style.settings(fine=True):
-        figure = Figure(figsize=(width, height), dpi=style.DPI, layout="constrained")
+        figure = Figure(figsize=(width, height), dpi=style.DPI, layout="compressed")
         layout: Options = {"w_pad": 0.02, "h_pad": 0.02, "wspace": 0, "hspace": 0}
         figure.get_layout_engine().set(**layout)  # type: ignore[union-attr]
         text = style.fitted(title, width - 0.16, style.LARGE, bold=True)
@@ -130,7 +131,7 @@ def reconstruction_figure(
             for (half, column), (values, gid) in tiles.items():
                 cmap = ("gray", "RdBu_r")[half]
                 low, high = (-scale, scale) if half else grey
-                options: Options = {"aspect": "auto", "interpolation": "antialiased", "gid": gid}
+                options: Options = {"aspect": shape, "interpolation": "antialiased", "gid": gid}
                 options |= {"vmin": low, "vmax": high, "cmap": style.colour_map(cmap)}
                 frames[2 * row + half, column].imshow(np.ma.masked_invalid(values), **options)
             name = style.fitted(model or "model", side * aspect)

@@ -56,7 +56,7 @@ def to_html(
     comparison = getattr(answer, "comparison", answer)  # of an ablation
     if isinstance(comparison, Comparison):
         layer = getattr(answer, "layer", "")
-        facts = [answer.bound_sentence, *answer.notes] if layer else []
+        facts = [answer.target_sentence, answer.bound_sentence, *answer.notes] if layer else []
         write_text(file, comparison_page(comparison, title, target, layer=layer, facts=facts))
         return file
     view, trained = _forecast_of(answer)

@@ -99,6 +99,7 @@ class Page:
                     "levels": levels,
                     "level": levels.index(self.sure),
                     "next": words.NEXT_EACH,
+                    "chosen": words.IF_CHOSEN,
                 }
             ),
             view=asset("view.js"),
@@ -248,18 +249,17 @@ def groups_page(
 
     `facts` are sentences on how it was done, and `about` has further fields of `Page`.
     """
-    several = len(groups) > 1
     table = measured_table(
-        (group.name if several else None, curve)
+        (group.name if len(groups) > 1 else None, curve)
         for group in groups
         for curves in [*((v.curve, v.simulated) for v in group.forecasts), group.short]
         for curve in curves
         if curve is not None
     )
     simulated = any(view.simulated for group in groups for view in group.forecasts)
-    heading = "What was simulated" if simulated else "What was measured"
+    heading = "What was simulated, corrected for image copies" if simulated else "What was measured"
     sections = [Section("measured", heading, table_html(table))]
-    sections += [Section("took", "How it was done", bullets(facts))] if facts else []
+    sections += [Section("took", "How it was done", bullets(filter(None, facts)))] if facts else []
     return Page(title=title, kind=kind, groups=groups, sections=sections, **about).html()
 
 

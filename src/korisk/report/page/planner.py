@@ -35,8 +35,8 @@ _SHARES = (0.001, 0.01, *_INNER, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9997, 1.0)
 
 LEGEND = {
     "pilot": "Points: measured means of seeds ± standard error, joined by straight lines.",
-    "rehearsal": "Points: means on simulated pairs ± standard error, joined by straight lines.",
-    "both": "Points: measured means of seeds ± standard error; crosses: on simulated pairs.",
+    "rehearsal": "Points: means on simulated pairs ± standard error, corrected for image copies.",
+    "both": "Points: measured means ± standard error; crosses: simulated, corrected for copies.",
 }
 _FORECAST = "Dashed, hatched: forecast, 90%. Target: N (filled) in its range; 50% chance (hollow)."
 
@@ -90,7 +90,8 @@ def groups_data(
 
 def _group(group: Group, sure: float) -> Data:
     curves = [*(view.evidence for view in group.forecasts), *group.short]
-    notes = glossary([*(curve.name for curve in curves), group.name])
+    quantity = words.quantity(curves[0].metric, curves[0].unit.noun)
+    notes = glossary([*(curve.name for curve in curves), group.name, quantity])
     data: Data = {
         "name": group.name,
         "why": group.why,
@@ -104,7 +105,7 @@ def _group(group: Group, sure: float) -> Data:
     ends = sorted(float(view.unit.to_error(stop)) for stop in (stops[0], stops[-1]))
     rounded = {group.target, *round_targets(view.unit, ends[0], ends[1])}
     return data | {
-        "quantity": words.quantity(view.metric, view.unit.noun),
+        "quantity": quantity,
         "logarithmic": view.unit.logarithmic,
         "legend": " ".join([LEGEND[view.basis], _FORECAST, *(f"{note}." for note in notes)]),
         "targets": stops,

@@ -71,7 +71,7 @@ def study_page(
             opening = (
                 f'<section id="opening"><p class="question">{escape(question)}</p>'
                 f'<h1 class="answer">{escape(sentences[0])}</h1>{lines}'
-                f"<h2>Its tables beside ours</h2>{beside}</section>"
+                f"<h2>The paper's tables beside ours</h2>{beside}</section>"
             )
             verdicts = bullets(text for text in sentences[1:] if text not in heads)
     predicted, unseen = prediction_section(contents)

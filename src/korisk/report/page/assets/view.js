@@ -142,7 +142,7 @@
   }
 
   function typed(target) {
-    get("target").value = String(target);
+    get("target").value = group().texts.find((text) => Number(text) === target) ?? String(target); // 2.7e-05 is short
     return ask(target);
   }
 
@@ -229,7 +229,7 @@
     const once = (each) => (each === record ? "" : each); // what holds for all stands once
     const first = ratio ? both.find(({ at }) => at === saving.better) : own; // what to do next is with this one
     const step = (each) => said(each.at, each.now.next);
-    const line = (each) => [said(each.at, each.now.told), each === first ? "" : step(each), said(each.at, each.answer.odds), once(said(each.at, each.now.record))].filter(Boolean).join(" ");
+    const line = (each) => [said(each.at, each.now.told), each === first ? "" : ratio && first ? step(each).replace(/^[^:]*: /, () => data.chosen) : step(each), said(each.at, each.answer.odds), once(said(each.at, each.now.record))].filter(Boolean).join(" ");
     get("next").textContent = !first ? data.next : ratio ? step(first).replace(":", () => `, with ${model(first.at).name}:`) : step(own);
     get("record").textContent = record;
     get("odds").textContent = ratio ? "" : `${said(own.at, own.answer.odds)} ${point || why ? `For ${point}${goal()}${why}.` : ""}`.trim();
@@ -445,7 +445,7 @@
       ...measured.flatMap((each) => [...each.mean, ...each.low, ...each.high]),
       target,
     ];
-    const [left, right, top, bottom] = [58, wide - 10, 40, high - 40];
+    const [left, right, top, bottom] = [68, wide - 10, 40, high - 40];
     const x = axis(sizes, true, left, right);
     const y = axis(heights, group().logarithmic, bottom, top);
     scale = { x, y, left, right, top, bottom, wide, high };
@@ -493,7 +493,7 @@
       add("circle", { ...style, cx: middle, cy: across, r: 5, fill: colour(at), class: "mark" });
       const anchor = middle > (left + right) / 2 ? "end" : "start";
       const off = x.to(now.n) > right ? " →" : "";
-      const label = `${SIGNS[at % SIGNS.length]} N = ${count(now.n)} (${levelText()} sure)${off}`;
+      const label = `${SIGNS[at % SIGNS.length]} N ${now.n > model(at).first ? "=" : "≤"} ${count(now.n)} (${levelText()} sure)${off}`;
       words(label, middle, row ? top - 6 : top - 22, { fill: colour(at), "text-anchor": anchor, class: "label" });
     });
     // Beside the axis, where no curve runs over it.
@@ -534,7 +534,7 @@
     }
     words(`${levelText()} sure`, left + 6, data.levels[state.level] > 0.8 ? height + 15 : height - 6, { class: "quiet" });
     show(plot, shapes, wide);
-    const told = asked().map(({ at, now }) => `${model(at).name} ${now.n === null ? "at no N" : `at N = ${count(now.n)}`}`);
+    const told = asked().map(({ at, now }) => `${model(at).name} ${now.n === null ? "at no N" : `at N ${now.n > model(at).first ? "=" : "≤"} ${count(now.n)}`}`);
     plot.setAttribute("aria-label", `Chance that the target is met by N; ${levelText()} for ${told.join(", ")}`);
   }
 
