@@ -384,7 +384,7 @@ HEAD = """# The paper, claim by claim
 <!-- claims -->
 
 {total} claims of the paper with two verdicts each: all that name a number, a comparison or a law,
-in our words.
+in our words; inferences of ours are marked.
 
 {counts}
 

@@ -7,7 +7,7 @@ names them. Those in `LARGE` run on the device that is asked for: a GPU, at the 
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -16,12 +16,12 @@ import numpy as np
 import scipy.stats
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Tensor, nn
 
 from korisk.fitting.gradient.recipe import Recipe, draw_batches
 from korisk.fitting.gradient.train import train
 from korisk.fitting.ridge.diagonal import DiagonalRidge
-from korisk.networks import KnownOperatorNet, RefinedNet
+from korisk.networks import KnownOperatorNet
 from korisk.networks.describe.describe import describe
 from korisk.operators import Composed, LinearOperator, Projector, Tikhonov, fbp
 from korisk.operators.ct.geometry import ParallelBeam
@@ -235,6 +235,51 @@ def independence(device: str) -> Content:
         "other training set": rejected(other),
         "inputs of S, other training set": rejected(inputs),
     }
+
+
+class RefinedNet(nn.Module):
+    """S(B W x), W diagonal, B the tail, S two convolutions of 3 x 3 with a ReLU between them.
+
+    S starts as the identity on images >= 0 in its first channel, with normal kernels of standard
+    deviation `spread` added to all of them.
+    """
+
+    def __init__(
+        self,
+        weights: Tensor,
+        tail: Sequence[LinearOperator],
+        *,
+        channels: int,
+        generator: torch.Generator,
+        spread: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.front = KnownOperatorNet(weights, tail, relu=False)
+        operator = self.front.linear_tail
+        ends = (1, channels), (channels, 1)
+        first, last = (nn.Conv2d(*counts, 3, padding="same") for counts in ends)
+        self.refinement = nn.Sequential(first, nn.ReLU(), last).to(operator.device, operator.dtype)
+        with torch.no_grad():
+            for convolution in (first, last):
+                drawn = spread * torch.randn(convolution.weight.shape, generator=generator)
+                convolution.weight.copy_(drawn)
+                convolution.weight[0, 0, 1, 1] += 1
+                assert convolution.bias is not None
+                convolution.bias.zero_()
+
+    @property
+    def weights(self) -> nn.Parameter:
+        """W, of the shape of an input."""
+        return self.front.weights
+
+    def forward(self, x: Tensor) -> Tensor:
+        """S(B W x)."""
+        return self.refine(self.front(x))
+
+    def refine(self, images: Tensor) -> Tensor:
+        """S alone, (..., rows, columns)."""
+        refined: Tensor = self.refinement(images.reshape(-1, 1, *images.shape[-2:]))
+        return refined.reshape(images.shape)
 
 
 def _true_network(device: str) -> RefinedNet:

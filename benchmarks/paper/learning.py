@@ -61,11 +61,13 @@ from benchmarks.networks import worth64
 from benchmarks.networks.saved import (
     FAIR,
     NAMES,
+    WORTH,
     Array,
     fair_row,
     overtaken,
     rivals,
     saved,
+    tables_of_errors,
     text,
 )
 from benchmarks.planner import image_networks as base
@@ -100,6 +102,7 @@ FIRST, EVERY, LAST = 250, 10, 9  # the first check; steps between averages; thei
 LOWEST = 3e-5  # of rates, where none improves an untrained network
 SETTLED, ALIKE = 0.02, 0.01  # changes that are none: by twice the steps, by the next rate
 WITH = (0, 4, 64)  # samples of KO whose errors are the three targets
+SHOWN = (0, 4, 64, 1024, 4096)  # N in tables of errors
 SOLVED = ("KO", "KO towards zero", "FC")
 NETWORKS = ("KO + U-Net", "left-out FC + U-Net", "ridge FC + U-Net", "FC + U-Net")
 FITTED = NETWORKS[1:3]  # have seen their samples before training
@@ -181,6 +184,7 @@ def bench(name: str, side: int, device: str) -> Bench:
     return patients(name, device) if name in RIGHT else scanned(POINTS[name], side, device)
 
 
+@cache
 def patients(name: str, device: str) -> Bench:
     """A known operator that is right, as a matrix of what is measured, and weights of one."""
     problem = worth64.problem_of(RIGHT[name])
@@ -570,7 +574,8 @@ def curve(
     history = trained(model, at, members, device, steps=steps[1], deadline=deadline)
     for member in sorted(history, key=lambda member: (member.n, member.seed)):
         past = history[member]
-        if past[-1].steps < checks(steps[1])[-1] and not settled(history, member.n):
+        last = bool(past) and past[-1].steps == checks(steps[1])[-1]
+        if not past or not (last or settled(history, member.n)):
             continue  # its time ended too soon
         if member.n == TRAINED[0] and model not in FITTED:
             rows.append((f"{member.rate:g}", 0, member.seed, *past[0], ""))
@@ -682,7 +687,7 @@ def errors_of(cells: Cells) -> Errors:
 
 def best_dense(models: dict[str, Cells]) -> Cells:
     """The dense network that validates best, in each cell that all of them have."""
-    rivals = [models[name] for name in DENSE]
+    rivals = [models[name] for name in DENSE if name in models]
     shared = set[tuple[int, int]](rivals[0]).intersection(*rivals)
     return {cell: min(cells[cell] for cells in rivals) for cell in sorted(shared)}
 
@@ -712,51 +717,88 @@ def statements(known: Errors, dense: Errors) -> dict[str, bool | None]:
 
 def tables() -> Iterator[str]:
     """What was learned, what dense networks need for it, and what is left of the paper."""
-    shown = (0, 4, 64, 1024)
-    curves, samples, fair = [], [], []
-    trainings: list[Sequence[object]] = []
+    everything = kept_cells()
+    curves: dict[bool, list[list[str]]] = {True: [], False: []}  # whether the operator is right
+    fair: dict[bool, list[list[str]]] = {True: [], False: []}
+    samples, needs = list[list[str]](), list[list[str]]()
     judged: dict[str, list[dict[str, bool | None]]] = defaultdict(list)
-    largest = POOL
-    for point, models in kept_cells().items():
+    for point, models in everything.items():
+        right, largest = point in RIGHT, pool_of(point)
         for model in (*SOLVED, *NETWORKS):
-            if model not in models:
-                continue
-            sizes, errors = errors_of(models[model])
-            means = dict(zip(sizes.astype(int).tolist(), errors.mean(1).tolist(), strict=True))
-            cells = (f"{1e3 * means[n]:.3g}" if n in means else "" for n in shown)
-            curves.append([point, model, *cells])
-        known, dense = errors_of(models["KO"]), errors_of(models["FC"])
-        trained = dense[0][1:], dense[1][1:]  # a logarithm has no N = 0
-        needed = (text(saved(known, trained, n, largest), largest) for n in WITH)
-        samples.append([point, *needed, text(overtaken(known, trained), largest)])
-        judged["KO and FC"].append(statements(known, dense))
+            if model in models:
+                means = means_of(errors_of(models[model]))
+                curves[right].append([point, model, *(means.get(n, "") for n in SHOWN)])
         known, dense = errors_of(models[NETWORKS[0]]), errors_of(best_dense(models))
+        ends = {m: errors_of(models[m]) for m in DENSE if m in models}
+        ends = {m: end for m, end in ends.items() if end[0][-1] == largest}
+        rival = min(ends, key=lambda model: ends[model][1][-1].mean())
+        fair[right].append(fair_row(point, rival, known, dense))
+        if right:
+            needs.append(needed_row(point, known, dense))
+            continue
         judged["KO + U-Net and the best dense network"].append(statements(known, dense))
-        ends = {m: errors_of(models[m])[1][-1].mean() for m in DENSE if m in models}
-        ends = {m: e for m, e in ends.items() if errors_of(models[m])[0][-1] == largest}
-        rival = min(ends, key=lambda model: ends[model])
-        fair.append(fair_row(point, rival, known, dense))
-        trainings += _trained(point)
-    if trainings:
-        yield "### Trainings\n"
-        heads = ["", "network", "N", "rates tried", "best", "steps", "change by the last doubling"]
-        yield table(trainings, heads) + "\n"
+        known, dense = errors_of(models["KO"]), errors_of(models["FC"])
+        samples.append(needed_row(point, known, (dense[0][1:], dense[1][1:])))  # no log of N = 0
+        judged["KO and FC"].append(statements(known, dense))
+    for problem, rival, known, dense in rivals():
+        fair[True].append(fair_row(NAMES[problem], rival, known, dense))
+        needs.append(needed_row(NAMES[problem], known, dense))
+    yield "### Trainings\n"
+    heads = ["", "network", "N", "rates tried", "best", "steps", "change by the last doubling"]
+    yield table([row for point in everything for row in _trained(point)], heads) + "\n"
+    heads = ["", "network", *(f"N = {n:,}" for n in SHOWN)]
     yield "### Errors\n"
-    heads = ["", "network", *(f"N = {n:,}" for n in shown)]
-    yield table(curves, heads)
+    yield table([row[:-1] for row in curves[False]], heads[:-1])
     yield "\n### Samples\n"
-    heads = ["", "as untrained", *(f"as with {n}" for n in WITH[1:]), "smaller from N on"]
-    yield table(samples, heads)
+    needed = [*(f"as with {n}" for n in WITH), "smaller from N on"]
+    needed[0] = "as untrained"
+    yield table(samples, ["", *needed])
     yield "\n### Against the best dense network\n"
-    yield table(fair, FAIR)
+    yield table(fair[False], FAIR)
     yield "\n### The note\n"
-    yield table([*fair, *(fair_row(NAMES[row[0]], *row[1:]) for row in rivals())], FAIR)
+    yield table([*fair[False], *fair[True]], FAIR)
+    yield "\n### An operator that is right\n"
+    yield table(curves[True], heads)
+    yield "\n### Samples of the best dense network\n"
+    yield table(needs, ["", *needed])
+    yield "\n### An operator that is wrong\n"
+    heads = [f"N = {n:,}" for n in SHOWN if n != POOL]
+    yield table(list(wrong_operators(everything)), ["", *heads, "dense ahead from N ="])
     yield "\n### Statements\n"
+    heads = ["KO and FC", "KO + U-Net and the best dense network"]
     counts = [
-        [says, *(_counted([point[says] for point in points]) for points in judged.values())]
-        for says in judged["KO and FC"][0]
+        [says, *(_counted([point[says] for point in judged[pair]]) for pair in heads)]
+        for says in judged[heads[0]][0]
     ]
-    yield table(counts, ["", *judged])
+    yield table(counts, ["", *heads])
+
+
+def means_of(errors: Errors) -> dict[int, str]:
+    """Mean errors in thousandths, by N."""
+    return {int(n): f"{1e3 * each.mean():.3g}" for n, each in zip(*errors, strict=True)}
+
+
+def needed_row(point: str, known: Errors, dense: Errors) -> list[str]:
+    """The N at which a dense network has the known operator's errors, and from which it leads."""
+    largest = dense[0][-1]
+    needs = (text(saved(known, dense, n, largest), largest) for n in WITH)
+    return [point, *needs, text(overtaken(known, dense), largest)]
+
+
+def wrong_operators(everything: dict[str, dict[str, Cells]]) -> Iterator[list[str]]:
+    """Networks of 2,000 steps around operators that are wrong, beside the best dense network."""
+    shown = [n for n in SHOWN if n != POOL]
+    for (problem, *_), networks in tables_of_errors(WORTH).items():
+        name = NAMES[problem]
+        if name not in everything:
+            continue
+        dense = errors_of(best_dense(everything[name]))
+        for network, known in networks.items():
+            crossing = text(overtaken(known, dense), dense[0][-1])
+            means = means_of(known)
+            yield [name + network.removeprefix("unet"), *(means[n] for n in shown), crossing]
+        means = means_of(dense)
+        yield [f"{name}, best dense network", *(means.get(n, "") for n in shown), ""]
 
 
 def _trained(point: str) -> Iterator[list[object]]:

@@ -5,7 +5,7 @@ which comes closer."""
 
 from _chart import BLUE, GREEN, PURPLE, RED, TYPE, chart, sizes
 
-from benchmarks.paper.learning import errors_of, kept_cells
+from benchmarks.paper.learning import POINTS, errors_of, kept_cells
 from korisk.report.figures.panels import ticks
 
 DATA = "benchmarks/data/learning.csv"  # named here, so that it is drawn anew when this changes
@@ -16,9 +16,10 @@ LOOKS = {
     "left-out FC + U-Net": (PURPLE, "^-"),
 }
 figure, panels = chart(height=6.6, rows=3, columns=2, xscale="log", yscale="log")
-for axes, (title, models) in zip(panels, kept_cells().items(), strict=True):
+cells = kept_cells()
+for axes, title in zip(panels, POINTS, strict=True):
     for model, (colour, mark) in LOOKS.items():
-        n, errors = errors_of(models[model])
+        n, errors = errors_of(cells[title][model])
         means, trained = errors.mean(1), n > 0
         axes.plot(n[trained], means[trained], mark, color=colour, markersize=3.5, label=model)
         if not trained[0]:

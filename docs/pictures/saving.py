@@ -1,6 +1,6 @@
-"""Error over N of the known operator with a U-Net behind it and of the best dense network, at two
-points of CT. An arrow leads from the dense network with 1,024 samples to the few samples with which
-the known operator has the same error."""
+"""Error over N of the known operator with a U-Net behind it and of the best dense network: CT with
+a wrong geometry, and with the right one. An arrow leads from the dense network with its most
+samples to those with which the known operator has the same error."""
 
 from _chart import BLUE, DARK, RED, TYPE, chart, sizes
 
@@ -11,7 +11,7 @@ from korisk.report.figures.panels import ticks
 DATA = "benchmarks/data/learning.csv"  # named here, so that it is drawn anew when this changes
 figure, panels = chart(height=2.7, columns=2, xscale="log", yscale="log")
 points = kept_cells()
-for axes, point in zip(panels, ("20 views, 10% noise", "geometry wrong"), strict=True):
+for axes, point in zip(panels, ("geometry wrong", "CT"), strict=True):
     known = errors_of(points[point]["KO + U-Net"])
     dense = errors_of(best_dense(points[point]))
     looks = (known, BLUE, "o-", "known operator + U-Net"), (dense, RED, "s-", "best dense network")
@@ -23,9 +23,10 @@ for axes, point in zip(panels, ("20 views, 10% noise", "geometry wrong"), strict
     few, end = matched(known, dense).n, dense[1][-1].mean()
     arrow = {"arrowstyle": "-|>", "color": DARK, "shrinkA": 4, "shrinkB": 0}
     axes.annotate("", (few, end), (dense[0][-1], end), arrowprops=arrow)
-    axes.annotate(f"{few:.0f}", (few, end), (4, 4), textcoords="offset points", fontsize=TYPE)
+    place = {"textcoords": "offset points", "ha": "right", "fontsize": TYPE}
+    axes.annotate(f"{few:.0f}", (few, end), (-2, -10), **place)
     axes.set_title(point, fontsize=TYPE, loc="left")
-    sizes(axes, [4, 16, 64, 256, 1024])
+    sizes(axes, [4, 64, 1024])
     ticks(axes.yaxis)
 figure.legend(
     *panels[0].get_legend_handles_labels(),
