@@ -287,23 +287,22 @@ def test_the_tables_of_burgers_are_those_of_the_kept_curves() -> None:
     assert len(rows) == cells
     for viscosity in bench.VISCOSITIES:
         whole = bench.means(rows, viscosity, "dense")[0]
-        hybrid, plain, soft, wrong = (
+        hybrid, plain, wrong = (
             {n: value / whole for n, value in bench.means(rows, viscosity, network).items()}
-            for network in ("solver-cnn", "cnn", "soft-pinn", "wrong")
+            for network in ("solver-cnn", "cnn", "wrong")
         )
-        for errors in (hybrid, plain, soft, wrong):
+        for errors in (hybrid, plain, wrong):
             assert " | ".join(bench.percent(errors[n]) for n in (8, 16, 64, 256)) in table
-        assert all(hybrid[n] < min(plain[n], soft[n]) for n in hybrid)
+        assert all(hybrid[n] < plain[n] for n in hybrid)
         assert (wrong[256] > plain[256]) == (viscosity > 0.003)
         assert hybrid[0] < hybrid[1]  # one field is too few to train with
-        assert soft[4] < plain[4]  # where the penalty helps
         assert hybrid[16] < hybrid[0] / 5
     own = bench.curve(rows, 0.01, "cnn")
     target = 0.01 * bench.means(rows, 0.01, "dense")[0]
     even, enough = bench.needed(own, target)
     assert f"| {even} | {enough} |" in table
-    for network, rate in (("solver-cnn", 0.01), ("soft-pinn", 0.03), ("cnn", 0.03)):
-        assert bench.chosen(setting, network)["rate"] == rate
+    for network, rate in (("solver-cnn", 0.01), ("cnn", 0.03)):
+        assert bench.chosen(setting, network) == rate
         assert f"kind: {network}, rate: {rate:g}" in page
 
 
@@ -317,10 +316,6 @@ def test_what_the_page_says_of_burgers_in_the_plane_is_in_the_kept_curves() -> N
     even, _ = bench.needed(bench.curve(rows, 0.003, "solver-cnn"), 0.01 * scale[0.003])
     number, interval = even.rstrip(")").split(" (")
     assert f"needs {number} fields (90%: {interval})" in page
-    soft = [float(row["mse"]) for row in rows if row["network"] == "soft-pinn" and row["n"] != "0"]
-    best = bench.percent(min(soft) / scale[0.003])
-    assert f"of {len(soft)} soft PINNs, with up to 256 fields, none comes below {best}" in page
-    assert best == bench.percent(bench.means(rows, 0.003, "solver-cnn")[4] / scale[0.003])
 
 
 @pytest.mark.parametrize("name", ["operators.motion", "networks.volumes"])

@@ -161,7 +161,7 @@ def of_commands() -> Iterator[str]:
         folder = Path(name)
         study, few = folder / "study.yaml", ("--sizes", "4,8,16", "--seeds", "1", "--device", "cpu")
         study.write_text(STUDY, "utf-8")
-        bound = printed("bound", NETWORK, "--target", 0.004, "--replace", "W")
+        bound = printed("bound", NETWORK, "--target", 0.004)
         yield from keys("bound", bound | {"network": {}})
         rehearsal = keys("rehearsal", printed("rehearse", study, *few, "--at", 8))
         yield from (line for line in rehearsal if "samples[]." not in line)  # those of a plan

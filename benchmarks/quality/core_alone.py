@@ -47,7 +47,7 @@ points: [{side: 8}]
 sizes: [4, 8, 16]
 seeds: [1, 2]
 """
-TABLES = ("models.xlsx", "libreoffice.ods", "runs.parquet")
+TABLES = ("models.xlsx",)
 API = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

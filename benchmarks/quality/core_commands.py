@@ -34,8 +34,6 @@ plan {PILOT} --at 512 --json
 plan {PILOT} --model FC --target 0.003 --plot plan.png
 plan {PILOT} --model FC --target 0.003 --html plan.html
 plan tables/models.xlsx --at 512
-plan tables/libreoffice.ods --at 512
-plan tables/runs.parquet --at 512
 plan study --target 0.003
 compare {PILOT} --target 0.006
 compare {PILOT} --target 0.006 --plot compare.png
@@ -44,11 +42,10 @@ rehearse study.yaml
 rehearse study.yaml --plot rehearse.png
 calibrate {PILOT} --target 0.008 --network examples/ct_h8_ko.yaml
 bound examples/ct_h128_ko.yaml
-bound examples/ct_h128_fc.yaml --target 0.5 --replace M
+bound examples/ct_h128_fc.yaml --target 0.5
 bound --network examples/describe_unet.py:factory
 reproduce
 reproduce --published
-run study.yaml --dry-run
 run study.yaml
 run study.yaml --scheduler tcp://127.0.0.1:8786
 report study
@@ -57,7 +54,6 @@ report study --only figures
 report study --only tables
 export study
 export study --format json
-export study --output rows.parquet
 """
 LONGEST = 120  # characters of a line that was printed
 

@@ -24,4 +24,4 @@ def lowest(*extras: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(lowest("report", "torch", "dask", "io", "parquet", "mri")))
+    print("\n".join(lowest("report", "torch", "dask", "io", "mri")))

@@ -20,7 +20,6 @@ ADDS = {
     "torch": "operators, studies, rehearsals: PyTorch, here its CPU build",
     "dask": "clusters and batch systems: Dask",
     "io": "workbooks; with `torch`, images as DICOM, TIFF, PNG, HDF5",
-    "parquet": "tables as Parquet: pyarrow",
     "mri": "`torch`, and MRI along any trajectory: torchkbnufft",
     "all": "all of these",
 }

@@ -30,7 +30,7 @@ from korisk import __version__
 from korisk.store.usage import machine
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("report", "torch", "dask", "io", "parquet", "mri")
+EXTRAS = ("report", "torch", "dask", "io", "mri")
 INCLUDES = {"mri": ("torch", "mri")}  # extras that bring another one
 MEGABYTE = 1e6
 ROUNDS = 5

@@ -157,26 +157,38 @@ def io() -> str:
 
 
 def workbook() -> Path:
-    """The columns n and error of three sizes, as a spreadsheet saves them."""
-    names = "urn:oasis:names:tc:opendocument:xmlns"
-    spaces = " ".join(f'xmlns:{name}="{names}:{name}:1.0"' for name in ("office", "table", "text"))
+    """The columns n and error of three sizes, as Excel saves them."""
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    packages = "http://schemas.openxmlformats.org/package/2006"
+    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 
-    def cell(value: float | str) -> str:
-        kind = "string" if isinstance(value, str) else "float"
-        number = "" if isinstance(value, str) else f' office:value="{value}"'
-        text = f"<text:p>{value}</text:p>"
-        return f'<table:table-cell office:value-type="{kind}"{number}>{text}</table:table-cell>'
+    def links(kind: str, target: str) -> str:
+        link = f'<Relationship Id="r1" Type="{office}/{kind}" Target="{target}"/>'
+        return f'<Relationships xmlns="{packages}/relationships">{link}</Relationships>'
 
-    rows = ("n", "error"), (4, 0.5), (8, 0.4), (16, 0.3)
-    body = "".join(f"<table:table-row>{''.join(map(cell, row))}</table:table-row>" for row in rows)
-    for tag in ('table:table table:name="one"', "office:spreadsheet", "office:body"):
-        body = f"<{tag}>{body}</{tag.split()[0]}>"
-    path = Path("table.ods")
+    def cell(place: str, value: float | str) -> str:
+        if isinstance(value, str):
+            return f'<c r="{place}" t="inlineStr"><is><t>{value}</t></is></c>'
+        return f'<c r="{place}"><v>{value}</v></c>'
+
+    rows: list[tuple[float | str, float | str]] = [("n", "error"), (4, 0.5), (8, 0.4), (16, 0.3)]
+    body = "".join(
+        f'<row r="{k}">{cell(f"A{k}", n)}{cell(f"B{k}", error)}</row>'
+        for k, (n, error) in enumerate(rows, start=1)
+    )
+    sheets = '<sheets><sheet name="one" sheetId="1" r:id="r1"/></sheets>'
+    types = f'<Types xmlns="{packages}/content-types"/>'
+    files = {
+        "[Content_Types].xml": types,
+        "_rels/.rels": links("officeDocument", "xl/workbook.xml"),
+        "xl/_rels/workbook.xml.rels": links("worksheet", "one.xml"),
+        "xl/workbook.xml": f'<workbook {main} xmlns:r="{office}">{sheets}</workbook>',
+        "xl/one.xml": f"<worksheet {main}><sheetData>{body}</sheetData></worksheet>",
+    }
+    path = Path("table.xlsx")
     with ZipFile(path, "w") as archive:
-        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
-        content = f"<office:document-content {spaces}>{body}</office:document-content>"
-        archive.writestr("content.xml", content)
-        archive.writestr("META-INF/manifest.xml", "<manifest/>")
+        for name, content in files.items():
+            archive.writestr(name, content)
     return path
 
 
@@ -246,22 +258,6 @@ def no_io() -> str:
     return refused_call("io", lambda: kr.Curve.read(workbook()))
 
 
-def parquet() -> str:
-    """A table as Parquet."""
-    from korisk.studies.results import Table, parquet_bytes
-
-    content = parquet_bytes(Table(columns=("n", "error"), rows=((4, 0.5),)))
-    assert content.startswith(b"PAR1")
-    return "a table as Parquet"
-
-
-def no_parquet() -> str:
-    """How Parquet is refused."""
-    from korisk.studies.results import Table, parquet_bytes
-
-    return refused_call("parquet", lambda: parquet_bytes(Table(columns=("n",), rows=((4,),))))
-
-
 def mri() -> str:
     """A radial scan of one pixel, whose samples all have the same size."""
     import torch as pytorch
@@ -290,7 +286,6 @@ EXTRAS = {
     "torch": (torch, no_torch),
     "dask": (dask, no_dask),
     "io": (io, no_io),
-    "parquet": (parquet, no_parquet),
     "mri": (mri, no_mri),
 }
 

@@ -69,10 +69,9 @@ def test_a_graph_shows_what_layers_take(tmp_path: Path) -> None:
         ]
     )
     net.write(path)
-    out, _ = outputs("bound", path, "--replace", "net")
+    out, _ = outputs("bound", path)
     (row,) = (line for line in out.splitlines() if line.split()[:1] == ["add"])
     assert row.split()[1:4] == ["K,", "net", "known"]
-    assert "With net known" in out
     assert "takes" not in text("bound", KO)
     found = content("bound", path)
     assert [layer["takes"] for layer in found["layers"]] == [
@@ -116,21 +115,11 @@ def test_target_alone_evaluates_the_bound_where_it_is_reached() -> None:
     assert found["total"] <= 0.006
 
 
-def test_replace_says_what_is_saved() -> None:
-    arguments = "bound", KO, "-n", "64", "--target", "0.006", "--replace", "W"
-    assert content(*arguments)["replace"] == {"layer": "W", "total": 0, "floor": 0, "samples": 2}
-    out = text(*arguments)
-    assert "With W known, the bound at N = 64 falls from 0.003742 to 0, and the target" in out
-    assert "Making K known saves nothing" in text("bound", KO, "--replace", "K")
-
-
 def test_an_unreachable_target_leaves_with_3() -> None:
     message = refused("bound", KO, "--target", "0.001", code=3)
     assert "target 0.001 cannot be reached: the composed bound levels off at 0.0030" in message
     found = content("bound", KO, "--target", "0.001", code=3)
     assert (found["samples"], found["n"]) == (None, 1000)
-    said = text("bound", KO, "--target", "0.001", "--replace", "W", code=3)
-    assert "the target needs N = 2." in said
 
 
 def test_only_the_asked_form_needs_its_constants(tmp_path: Path) -> None:
@@ -173,9 +162,8 @@ def test_a_bracket_is_shown_by_its_ends(
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     kr.Network([kr.Known("[red]K[/red]", lipschitz=1)], name="[bold]net").write(path)
-    out = text("bound", str(path), "--replace", "[red]K[/red]")
+    out = text("bound", str(path))
     assert "[red]K[/red] known" in out
-    assert "Making [red]K[/red] known saves nothing" in out
     assert out.startswith("[bold]net ")
 
 
@@ -194,10 +182,8 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
         (["bound", KO, "-n", "many"], "Invalid value for '-n'"),
         (["bound", KO, "--target", "-1"], "target must be a finite number > 0"),
         (["bound", KO, "--bound", "papr"], "did you mean 'paper'?"),
-        (["bound", KO, "--replace", "w"], "no layer 'w' in this network; did you mean 'W'"),
         (["bound", KO, "--taget", "1"], "--target"),
         (["bond", KO], "No such command 'bond'"),
-        (["bound", KO, "--replace", ""], "there is no layer '' in this network"),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(arguments: list[str], expected: str) -> None:
@@ -263,7 +249,7 @@ def test_what_has_nothing_to_do_with_stdout_is_not_blamed_on_it(tmp_path: Path) 
         assert "file name too long" in line or "no such file" in line
     gone = tmp_path / "gone"
     command = f"mkdir {gone} && cd {gone} && rmdir {gone} && {sys.executable} -m korisk"
-    for asked in (f"run {STUDY} --dry-run", "bound --network models.py:unet"):
+    for asked in (f"run {STUDY}", "bound --network models.py:unet"):
         found = shell(f"{command} {asked}")
         assert found.returncode == 2
         assert found.stderr.startswith("korisk: the working folder no longer exists")

@@ -1,4 +1,4 @@
-"""Where `korisk run` has its cells run: options, clusters, and what a dry run lists."""
+"""Where `korisk run` has its cells run: options and clusters."""
 
 import re
 import subprocess
@@ -18,11 +18,10 @@ from korisk.cli.run import run_tasks
 from korisk.errors import KoriskError
 from korisk.store.cells import Task
 from korisk.store.store import Store
-from korisk.store.usage import Usage, cores
+from korisk.store.usage import cores
 from korisk.studies.run import clusters
 from korisk.studies.run.clusters import Cluster
 from korisk.studies.run.compute import groups, opened
-from korisk.studies.spec.study import Study
 
 STUDY = """
 name: tiny
@@ -85,72 +84,10 @@ def test_wrong_options_are_one_line(
     assert words in line
 
 
-def test_a_dry_run_shows_memory_and_writes_nothing(study: Path, tmp_path: Path) -> None:
-    asked = ("run", study, "--out", tmp_path / "out", "--dry-run", "--workers", "3")
-    said = content(*asked)
-    assert [cell["state"] for cell in said["cells"]] == ["to do", "to do"]
-    # 8 x 8 pixels and the released 15 x 8 rays in float64: 32 samples; B^T B twice is the most.
-    problem = said["cells"][0]["spec"]["problem"]
-    rays = problem["views"] * problem["bins"]
-    expected = 32 * (64 + 2 * rays) * 8 + max(4 * 8 * 16**2, 2 * rays**2 * 8)
-    assert {cell["memory"] for cell in said["cells"]} == {expected}
-    assert said["to_do"] == {"cells": 2, "without_estimate": 2, "workers": 3, "seconds": None}
-    assert "2 cells to do: no measured cell yet" in outputs(*asked)[0]
-    assert not (tmp_path / "out").exists()
-
-
-HEAT = """
-name: heat
-problem: {kind: pde, points: 8}
-points: [{name: exact}, {name: wrong, assumed: 0.02}, {name: finer, points: 16}]
-sizes: [2, 4]
-seeds: [1, 2]
-pools: {validation: 4, test: 4}
-"""
-
-
-def test_a_dry_run_estimates_time_from_measured_cells(tmp_path: Path) -> None:
-    """Of the same point, or of another of the same size; a finer one may take longer."""
-    path, out = tmp_path / "heat.yaml", tmp_path / "out"
-    path.write_text(HEAT)
-    first, *_ = Study.read(path).tasks
-    out.mkdir()
-    with Store.create_or_open(out / "study.db", {"name": "heat"}) as store:
-        store.record(
-            first, dummy_work.cell(first, lambda fraction: None), Usage(started="now", seconds=8.0)
-        )
-    asked = ("run", path, "--out", out, "--device", "cpu", "--workers", "2", "--dry-run")
-    said = content(*asked)
-    seconds = {(cell["point"], cell["seed"]): cell["seconds"] for cell in said["cells"]}
-    assert seconds["exact", 2] == seconds["wrong", 1] == seconds["wrong", 2] == 8.0
-    assert seconds["finer", 1] is None
-    assert said["to_do"] == {"cells": 5, "without_estimate": 2, "workers": 2, "seconds": 12.0}
-    path.write_text(HEAT.replace(", {name: finer, points: 16}", ""))
-    shown = outputs(*asked)[0]
-    assert (shown.count(" done "), shown.count(" to do ")) == (1, 3)
-    assert "3 cells to do: about 12 s on 2 workers" in shown  # three cells of 8 s on two
-
-
-def test_a_dry_run_tells_failed_cells_from_those_to_do_and_one_study_from_another(
-    study: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    first, _ = Study.read(study).tasks
-    with Store.create_or_open(out / "study.db", {"name": "tiny"}) as store:
-        store.record_failure(first, "no luck", Usage(started="now", seconds=1.0))
-    for more, count in (([], 1), (["--retry-failed"], 2)):
-        said = content("run", study, "--out", out, "--dry-run", *more)
-        assert [cell["state"] for cell in said["cells"]] == ["failed", "to do"]
-        assert said["to_do"]["cells"] == count
-    study.write_text(STUDY.replace("name: tiny", "name: other"))
-    assert "holds the study 'tiny'" in outputs("run", study, "--out", out, "--dry-run", code=2)[1]
-
-
 def test_a_study_without_pytorch_is_refused_with_the_extra(study: Path, tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None; from korisk.cli import app;"
-        f"sys.exit(app.run(['run', {str(study)!r}, '--dry-run', '--out', {str(tmp_path / 'o')!r}]))"
+        f"sys.exit(app.run(['run', {str(study)!r}, '--out', {str(tmp_path / 'o')!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
@@ -227,12 +164,21 @@ def test_the_store_of_another_writer_stays(tmp_path: Path, monkeypatch: pytest.M
         assert list(store.results()) == []
 
 
+HEAT = """
+name: heat
+problem: {kind: pde, points: 8, noise: 0, gain: 0, time: 0}
+points: [{name: exact}]
+sizes: [2, 4]
+seeds: [1, 2]
+pools: {validation: 4, test: 4}
+models: {KO: {}}
+"""
+
+
 def test_a_study_without_an_error_is_stored_and_says_so(tmp_path: Path) -> None:
     """Gains of one, no noise, the exact flow: KO has nothing to learn and errs by nothing."""
     study, out = tmp_path / "heat.yaml", tmp_path / "out"
-    text = HEAT.replace("points: 8", "points: 8, noise: 0, gain: 0, time: 0")
-    text = text.replace(", {name: wrong, assumed: 0.02}, {name: finer, points: 16}", "")
-    study.write_text(text + "models: {KO: {}}\n")
+    study.write_text(HEAT)
     command = ("run", study, "--out", out, "--workers", "0", "--device", "cpu")
     assert "exact" in outputs(*command)[0]
     assert content(*command)["skipped"] == 2

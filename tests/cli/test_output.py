@@ -72,8 +72,8 @@ def test_help_of_no_command_loads_pytorch() -> None:
 
 def test_a_command_shows_its_own_options(tmp_path: Path) -> None:
     pilot = tmp_path / "pilot.csv"
-    pilot.write_text("n,error\n4,0.2\n8,0.3\n16,0.4\n")
-    said = " ".join("".join(outputs("plan", pilot, "--target", 0.1, code=3)).split())
+    pilot.write_text("n,score\n4,0.2\n8,0.3\n16,0.4\n")
+    said = " ".join("".join(outputs("plan", pilot, "--target", 0.1, code=2)).split())
     assert "--unit" in said
     assert "unit=" not in said
 

@@ -111,7 +111,6 @@ def test_plots_are_written(tmp_path: Path, suffix: str, arguments: tuple[str, ..
     ("arguments", "words"),
     [
         (("plan", H8, "--at", "9", "--sure", "2"), "--sure must be"),
-        (("plan", H8, "--at", "9", "--cost", "2"), "--cost needs --target"),
         (("plan", H8, "--at", "9", "--plot", "x.png"), "--plot needs --target"),
         (("plan", H8, "--target", "0.003", "--model", "FC", "--plot", "x.gif"), "png"),
         (("plan", H8, "--target", "0.003", "--model", "CNN"), "known: KO, FC"),
@@ -122,7 +121,6 @@ def test_plots_are_written(tmp_path: Path, suffix: str, arguments: tuple[str, ..
         (("plan", H8, "--target", "0.003", "--column", "train"), "OURS=YOURS"),
         (("plan", H8, "--target", "0.003", "--sure", "2"), ">= 0.5 and <= 0.99"),
         (("plan", H8, "--target", "0.003", "--sure", "nan"), "--sure must be"),
-        (("plan", H8, "--target", "0.003", "--cost", "0"), "--cost must be"),
         (("plan", H8, "--target", "0.003", "--at", "1e300"), "--at must be a whole number"),
         (("plan", H8, "--target", "0"), "target must be above 0"),
         (("plan", H8, "--target", "0.003", "--target", "0"), "target must be above 0"),
@@ -267,14 +265,6 @@ def test_a_model_takes_twelve_lines_and_the_advice_comes_first(
         assert len(out.strip().splitlines()) <= 12
 
 
-def test_a_cost_is_told_of_what_is_still_to_be_collected() -> None:
-    command = ("plan", H8, "--model", "FC", "--target", 0.003, "--cost", 2.5)
-    advice = content(*command)["plans"][0]["recommendation"]
-    assert advice["cost"] == 2.5 * (advice["n"] - 64)
-    more = f"{advice['n'] - 64} more samples than the pilot's 64 cost {advice['cost']:,.6g}."
-    assert more in text(*command)
-
-
 @pytest.mark.parametrize("command", ["plan", "compare"])
 def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setattr("korisk.cli.common.output.NARROWEST", 80)
@@ -339,3 +329,21 @@ def test_how_a_table_was_read_comes_first(tmp_path: Path) -> None:
     assert content("compare", path, "--target", 0.1)["read_as"] == said
     plans = content("plan", path, "--target", 0.1)["plans"]
     assert [plan["read_as"] for plan in plans] == [said, said]
+
+
+def test_a_target_with_a_percent_sign_needs_no_option(tmp_path: Path) -> None:
+    """It is 88 of percentages and 0.88 of a share; the same N is enough for both."""
+    shares = [1 - 0.8 * n**-0.5 for n in (4, 8, 16, 32, 64)]
+    said = []
+    for name, cells in (
+        ("signs", [f"{100 * share:.4f}%" for share in shares]),
+        ("shares", [f"{share:.6f}" for share in shares]),
+    ):
+        pilot = tmp_path / f"{name}.csv"
+        rows = zip((4, 8, 16, 32, 64), cells, strict=True)
+        pilot.write_text("n,accuracy\n" + "".join(f"{n},{cell}\n" for n, cell in rows))
+        (found,) = content("plan", pilot, "--target", "88%")["plans"]
+        said.append((found["target"], found["even"]))
+    assert [target for target, _ in said] == [88, 0.88]
+    assert said[0][1] == said[1][1] > 32
+    refused("plan", H8, "--target", "many%", code=2)

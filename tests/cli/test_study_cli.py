@@ -86,19 +86,20 @@ def test_an_interrupted_run_says_what_is_kept_and_how_to_go_on(
     assert content(*command)["skipped"] == 2
 
 
-def test_a_dry_run_lists_the_cells_and_runs_none(study: Path, tmp_path: Path) -> None:
+def test_what_is_added_to_a_study_is_run_and_what_is_changed_is_refused(
+    study: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    cells = content("run", study, "--out", out, "--dry-run")["cells"]
-    assert [(cell["seed"], cell["state"]) for cell in cells] == [(s, "to do") for s in (1, 2, 3)]
-    assert not out.exists()
-    out.mkdir()  # a folder without a store is one that a run would fill
-    assert korisk("run", study, "--out", out, "--dry-run") == 0
-    assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0") == 0
+    command = ("run", study, "--out", out, "--device", "cpu", "--workers", "0")
+    out.mkdir()  # a folder without a store is one that a run fills
+    assert content(*command)["done"] == 3
     study.write_text(STUDY.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
-    said = outputs("run", study, "--out", out, "--dry-run")[0]
-    assert (said.count(" done "), said.count(" to do ")) == (3, 1)
-    study.write_text(STUDY.replace("16]", "32]"))
-    assert korisk("run", study, "--out", out, "--dry-run") == 2
+    said = content(*command)
+    assert (said["skipped"], said["done"]) == (3, 1)
+    for old, new in (("16]", "32]"), ("name: tiny", "name: other")):
+        assert old in STUDY
+        study.write_text(STUDY.replace(old, new))
+        assert korisk(*command) == 2
 
 
 def test_failed_cells_are_named_kept_apart_and_tried_again(
@@ -189,10 +190,12 @@ def reproduced(tmp_path: Path, *more: object) -> list[object]:
 
 def test_reproduce_prints_four_origins_and_the_outcome(tmp_path: Path) -> None:
     short = outputs(*reproduced(tmp_path, "--workers", "0", "--protocol", "released"))[0]
-    assert short.startswith("Mostly yes: 1 of 1 claims of Table 3 hold.")
-    assert "How sure: image side H = 8, 1 of 5; 5 seeds" in short
-    assert "meets the authors' released figures" in " ".join(short.split())
-    assert "printed Table 2 does NOT match (up to" in " ".join(short.split())
+    flat = " ".join(short.split())
+    headline = "Mostly yes (1 of 5 sizes run): 1 of 1 claims of Table 3 hold"
+    assert flat.startswith(f"{headline}; printed Table 2 does NOT match (up to")
+    assert "How sure: our run meets the authors' released numbers to four digits, at image" in short
+    assert "side H = 8, with 5 seeds." in flat
+    assert "run korisk reproduce --points 16,32,128,256." in flat
     assert "holds at H = 8 (released)" in short
     assert "Done properly" not in short  # which was not run
     said = text(*reproduced(tmp_path, "--protocol", "released", "--full"))
@@ -207,7 +210,7 @@ def test_reproduce_prints_four_origins_and_the_outcome(tmp_path: Path) -> None:
     assert " ".join(short.splitlines()[0].split()) in said
     assert "2.340e-3 / 9.986e-3" in said  # the released figures; ours are of two seeds now
     assert "at N = 64" in said
-    assert "; 2 seeds" in said
+    assert "with 2 seeds" in said
     assert "The curves cross at about N =" in said
     assert "FC probably has the lower error" in said
 
