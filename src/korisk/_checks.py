@@ -1,14 +1,13 @@
 """Checks of users' values: return a plain number, or raise an error that names the problem."""
 
 import math
-import re
 from numbers import Integral, Real
 from operator import ge, gt, le
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from korisk.errors import KoriskError, did_you_mean, invalid, shown
+from korisk.errors import KoriskError, invalid, nearest, shown
 
 _Options = TypeVar("_Options")
 
@@ -105,10 +104,9 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def one_of(field: str, value: object, known: tuple[str, ...]) -> None:
     """Raise unless the value is a known word; suggest the nearest one."""
     if not isinstance(value, str) or value not in known:
-        hint = did_you_mean(str(value)[:80], known)
-        # The rule lists the known words already.
-        hint = "" if "; known:" in hint else hint
-        raise invalid(field, f"be one of {', '.join(known)}", value, hint.removeprefix("; "))
+        near = nearest(str(value)[:80], known)
+        hint = "" if near is None else f"did you mean {near!r}?"
+        raise invalid(field, f"be one of {', '.join(known)}", value, hint)
 
 
 def sample_count(value: object) -> float:
@@ -130,12 +128,4 @@ def _to_float(value: object) -> float | None:
     try:
         return float(value)
     except OverflowError:
-        return math.inf
-
-
-def natural(text: str) -> tuple[list[tuple[int, str]], str]:
-    """A sort key by which `run 2` comes before `run 10`, for numbers of any length."""
-    # Odd entries are numbers: without leading zeros, the longer one is the larger one.
-    pieces = re.split(r"([0-9]+)", text)
-    pieces[1::2] = (digits.lstrip("0") for digits in pieces[1::2])
-    return [(len(piece) * (index % 2), piece) for index, piece in enumerate(pieces)], text
+        return math.inf if value > 0 else -math.inf

@@ -206,10 +206,15 @@ def shown(value: object, *, limit: int = 60) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or the list of known words if none is similar."""
     choices = list(known)
-    # Compared without case, so that "PSNR" suggests "psnr".
-    by_folded = {choice.casefold(): choice for choice in choices}
-    near = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean {by_folded[near[0]]!r}?"
+    if (near := nearest(word, choices)) is not None:
+        return f"; did you mean {near!r}?"
     rest = f" and {len(choices) - 10} more" if len(choices) > 10 else ""
     return "; known: " + ", ".join(choices[:10]) + rest
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most like this one; None if none is similar."""
+    # Compared without case, so that "PSNR" suggests "psnr".
+    by_folded = {choice.casefold(): choice for choice in known}
+    near = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[near[0]] if near else None

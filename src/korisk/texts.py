@@ -5,6 +5,7 @@ For HTML use `html.escape`, for cells of CSV `korisk.files.to_cell`.
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from unicodedata import bidirectional, category
@@ -104,3 +105,11 @@ def script_json(content: Mapping[str, object] | Sequence[object]) -> str:
     """JSON that is safe inside a script element: it cannot close it or open a tag."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def natural(text: str) -> tuple[list[tuple[int, str]], str]:
+    """A sort key by which `run 2` comes before `run 10`, for numbers of any length."""
+    # Odd entries are numbers: without leading zeros, the longer one is the larger one.
+    pieces = re.split(r"([0-9]+)", text)
+    pieces[1::2] = (digits.lstrip("0") for digits in pieces[1::2])
+    return [(len(piece) * (index % 2), piece) for index, piece in enumerate(pieces)], text

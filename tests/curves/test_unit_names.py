@@ -78,8 +78,7 @@ def test_a_thousand_is_guessed_for_counts_alone() -> None:
     assert unclear("1,024", None) == unclear("1.024", None) == (False, True)
     assert unclear("1,000", None) == (True, True)  # it may be a decimal with zeros
     assert unclear("1,024", ".") == unclear("1.024", ",") == (False, True)
-    assert unclear("1,024", ",") == (False, False)
-    assert unclear("1.024", ".") == (True, False)
+    assert unclear("1,024", ",") == unclear("1.024", ".") == (True, False)
     assert unclear("0.024", None) == unclear("1024", None) == (False, False)
     assert number("1,024", None) == number("1.024", None) == number("1.024", ",") == 1024
     assert number("1,024", ",") == 1.024

@@ -402,3 +402,6 @@ def test_suite_accepts_what_they_are_made_from_and_a_tolerance() -> None:
     testing.check(kind(), laws=["adjoint"], tolerance=0.1)
     with pytest.raises(AssertionError, match="limit 1e-05"):
         testing.check(kind(), laws=["adjoint"], tolerance=1e-9)
+    for wrong in (-1.0, float("nan"), float("inf"), "x"):
+        with pytest.raises(KoriskError, match="tolerance must be"):
+            testing.check(Broken(), tolerance=wrong)  # type: ignore[arg-type]

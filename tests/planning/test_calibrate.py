@@ -161,3 +161,10 @@ def test_the_command_shows_every_step_and_an_unreachable_target_last(tmp_path: P
     assert "No N for 0.003" in printed
     assert "korisk plan" in error
     assert "one model, got 2" in refused("calibrate", PILOT, "--against", PILOT)
+    assert "another model" in refused("calibrate", PILOT, "--model", "FC", "--against", "FC")
+    # In the user's unit: the lowest root is 0.1, whose square is 0.01.
+    roots = "calibrate", tmp_path / "fc.csv", "--unit", "rmse", "--target", "0.05"
+    assert "above 0.1," in outputs(*roots, code=3)[1]
+    (tmp_path / "root.csv").write_text("n,rmse\n4,0.4\n8,0.2\n16,0.1\n")
+    mixed = "calibrate", PILOT, "--model", "KO", "--against", tmp_path / "root.csv"
+    assert "in the unit of the pilot" in refused(*mixed)

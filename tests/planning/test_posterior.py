@@ -153,6 +153,19 @@ def test_more_seeds_narrow_the_band() -> None:
     assert many < 0.9 * few
 
 
+def test_what_seeds_have_at_every_size_is_not_averaged_away_by_more_sizes() -> None:
+    """Three seeds that are 10% apart at all N."""
+    lasting = []
+    for count in (12, 120):
+        n = np.unique(np.geomspace(64, 1024, count).round().astype(int))
+        noise = np.random.default_rng(1).normal(0, 0.01, (3, len(n)))
+        errors = (n**-0.5) * np.exp(np.array([[-0.1], [0.0], [0.1]]) + noise)
+        seeds = np.repeat([1, 2, 3], len(n)).tolist()
+        lasting.append(posterior(kr.Curve(np.tile(n, 3), errors.ravel(), seeds)).lasting)
+    assert lasting[0] > 0.01 / 3  # the variance of a mean of three
+    assert lasting[1] == pytest.approx(lasting[0], rel=0.1)
+
+
 def test_one_seed_is_enough_for_an_answer() -> None:
     made = posterior(kr.Curve(N_128[:4], FC_128[:4]))
     low, middle, high = (made.quantile(np.array([2048.0]), p)[0] for p in (0.05, 0.5, 0.95))

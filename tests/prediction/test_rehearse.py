@@ -111,7 +111,9 @@ def test_members_trained_at_once_are_those_trained_alone(
 
     stacked = errors_of(build, scan, patience, together=True)
     alone = errors_of(build, scan, patience, together=False)
+    chosen = errors_of(build, scan, patience, together=None)  # trials leave no trace
     np.testing.assert_allclose(stacked, alone, rtol=1e-6)
+    np.testing.assert_allclose(chosen, alone, rtol=1e-6)
 
 
 def test_networks_that_draw_or_decide_are_trained_alike_every_time(scan: LinearOperator) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,9 @@ def test_files_give_all_they_have_and_each_once(tmp_path: Path) -> None:
     other, _ = source.examples(8, seed=1, count=64)
     assert rows(other) == rows(every)
     assert not torch.equal(other, every)
+    single = replace(source, patients="image")
+    pools = single.draw(8, seed=1, counts={"train": 3, "test": 2}, device=None)
+    assert {name: len(pool) for name, pool in pools.items()} == {"train": 3, "test": 2}
     changed = FileSource(path=source.path, unit="plain", fingerprint="another")
     with pytest.raises(KoriskError, match="have changed since the study was made"):
         changed.examples(8, seed=0, count=5)

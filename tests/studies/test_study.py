@@ -76,6 +76,7 @@ WRONG = [
     ({"problem": {"noise": {"gaussian": 0.1, "poisson": 1e5}}}, "exactly one of the keys"),
     ({"problem": {"noise": {"gaussian": -1.0}}}, "noise.gaussian must be"),
     ({"problem": {"ellipses": [4, 1]}}, "least and the largest number"),
+    ({"problem": {"ellipses": [1, 2], "images": {"path": "x.npy"}}}, "ellipses must stand without"),
     ({"problem": {"beam": "pencil"}}, "beam"),
     ({"models": {}}, "models must name KO, FC or both"),
     ({"models": {"KO": {"refine": -1}}}, "refine must be greater than or equal to 0"),

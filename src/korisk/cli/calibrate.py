@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+from korisk._checks import require
 from korisk.cli.common import options
 from korisk.cli.common.output import print_json, show
 from korisk.curves.curve import Curve
@@ -30,25 +31,25 @@ def calibrate(
     amplification; with several models, of the first one.
     """
     curves, dense = _curves(path, against, model, reading)
-    both = [*curves, *([] if dense is None else [dense])]
+    goal, unit = None, curves[0].unit
     if target is not None:
-        check_target(both, target)
-        target = float(both[0].unit.to_error(target))
+        check_target([*curves, *([] if dense is None else [dense])], target)
+        goal = float(unit.to_error(target))
     lines = [calibrated(curve) for curve in curves]
     beside = None if dense is None else calibrated(dense)
     net = None if network is None else Network.read(network)
     first, *others = lines
     if json:
-        contents = [first.to_dict(target, beside, net)]
-        print_json({"calibrations": [*contents, *(line.to_dict(target) for line in others)]})
+        contents = [first.to_dict(goal, beside, net)]
+        print_json({"calibrations": [*contents, *(line.to_dict(goal) for line in others)]})
     else:
-        show(*options.read_as(curves), first.explain(target, beside, net))
-        show(*(line.explain(target) for line in others))
+        show(*options.read_as(curves), first.explain(goal, beside, net))
+        show(*(line.explain(goal) for line in others))
     # Last: a target out of reach sets the exit code, and the results are shown all the same.
     for line in lines:
-        if target is not None and target <= line.floor:
-            what = f"the line of {line.curve.name}"
-            raise levels_off(target, line.floor, what, "ask korisk plan, which looks below it")
+        if target is not None and goal is not None and goal <= line.floor:
+            what, floor = f"the line of {line.curve.name}", float(unit.from_error(line.floor))
+            raise levels_off(target, floor, what, "ask korisk plan, which looks below it")
 
 
 def _curves(
@@ -58,11 +59,18 @@ def _curves(
     if against is not None and Path(against).exists():
         others = reading.curves(Path(against))
         if len(others) != 1:
-            raise KoriskError(f"--against must hold one model, got {len(others)} in {against}")
-        return list(reading.curves(path, model)), others[0]
+            problem = f"--against must hold one model, got {len(others)} in {against}"
+            raise KoriskError(f"{problem}; give a file with one")
+        curves = list(reading.curves(path, model))
+        ours, theirs = curves[0].unit.name, others[0].unit.name
+        rule, remedy = f"be in the unit of the pilot, {ours}", "convert one of the two"
+        require(ours == theirs, "--against", rule, theirs, remedy)
+        return curves, others[0]
     if against is not None:
         dense = reading.curves(path, against)[0]
         curves = [c for c in reading.curves(path, model) if c.model != dense.model]
-        return curves or [dense], dense
+        rule, remedy = "be another model than the calibrated one", "name that"
+        require(bool(curves), "--against", rule, against, remedy)
+        return curves, dense
     curves = list(reading.curves(path, model))
     return curves, curves[1] if len(curves) == 2 else None

@@ -110,7 +110,7 @@ def is_unclear(cell: object, mark: str | None, *, is_count: bool) -> bool:
         return False
     if mark is None:  # guessed for N alone, in a table without decimals
         return not is_count or text.endswith("000")
-    return mark == "." and "." in text if is_count else mark not in text
+    return (mark in text) == is_count  # a count has no decimals, and an error no thousands
 
 
 def number(cell: object, mark: str | None) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk import _checks
-from korisk._checks import LARGEST_N, natural, require
+from korisk._checks import LARGEST_N, require
 from korisk._group import grouped
 from korisk._show import Shown
 from korisk.curves import formats
@@ -22,7 +22,7 @@ from korisk.curves.formats import Answer, Question, Source, grid_of_frame, grid_
 from korisk.curves.read import Measurement, Measurements, measurements
 from korisk.curves.unit import UNITS, Unit, metric_units, suggested_unit, unit_by_name, words
 from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
-from korisk.texts import counted
+from korisk.texts import counted, natural
 
 MAX_MODELS = 1_000
 MAX_TABLE = 10_000_000  # cells

@@ -115,6 +115,8 @@ def check(
     require_operator(operator)
     for law in laws:
         _checks.one_of("laws", law, LAWS)
+    if tolerance is not None:
+        tolerance = _checks.real("tolerance", tolerance, above=0, remedy="try 1e-6")
     suite = _Suite(operator, seed, tolerance)
     errors = {law: suite.error(law) for law in laws}
     return Report(suite.title, suite.bracket, errors, suite.limit(torch.float64))

@@ -21,7 +21,7 @@ from korisk.seeds import TEST_SEED
 if TYPE_CHECKING:
     from korisk.images import ImageSet
 
-Where = torch.device | None  # device of the images; None: the CPU
+Where = torch.device | None  # device of the images; None: PyTorch's default
 
 
 class ImageSource(ABC):
@@ -201,10 +201,11 @@ class FileSource(ImageSource):
         from korisk.images import image_pools, relative
 
         images = self._checked(side)
-        train, validation, test = (counts[name] for name in POOLS)
-        pools = image_pools(images, seed=seed, train=train, validation=validation, test=test)
+        sizes = {name: counts.get(name, 0) for name in POOLS}
+        pools = image_pools(images, seed=seed, **sizes)
         values = torch.from_numpy(relative(images)).double()
-        return {name: values[getattr(pools, name)].to(device) for name in counts}
+        values = values.to(torch.get_default_device() if device is None else device)
+        return {name: values[getattr(pools, name)] for name in counts}
 
     def examples(self, side: int, *, seed: int, count: int) -> tuple[Tensor, tuple[str, ...]]:
         """Draw images from all pools, since examples are neither trained on nor tested with.

@@ -23,7 +23,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk._checks import natural
 from korisk._checks import path as checked_path
 from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, shown
@@ -33,6 +32,7 @@ from korisk.store.file import STORE_NAME as STORE_NAME
 from korisk.store.file import store_path as store_path
 from korisk.store.file import store_to_write as store_to_write
 from korisk.store.usage import Usage
+from korisk.texts import natural
 
 _ABSENT = object()  # the value of a key that a spec lacks
 

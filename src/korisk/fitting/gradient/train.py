@@ -265,7 +265,7 @@ def _require_finite(training: Training, done: int, recipe: Recipe) -> None:
     step = first + int(diverged[0]) + 1 if len(diverged) else done
     where = f"step {step:,} of {recipe.steps:,}"
     remedy = f"lower the rate, now {recipe.rate:g}"
-    raise KoriskError(f"training diverged: the loss is not finite at {where}; {remedy}")
+    raise KoriskError(f"training diverged: loss or weights are not finite at {where}; {remedy}")
 
 
 def _check_pool(network: nn.Module, inputs: Tensor, targets: Tensor) -> None:
@@ -335,7 +335,8 @@ def train_many(
             if progress is not None:
                 progress(sum(shares) / len(shares))
 
-    strategy = _strategy(members, pool, recipe, together)
+    # The user's function trains one network after another.
+    strategy = _strategy(members, pool, recipe, together if fit is None else False)
     stacking = strategy.trial if strategy.at_once > 1 else None
     at_once, workers = (strategy.at_once, strategy.workers) if fit is None else (1, 1)
 
@@ -399,10 +400,7 @@ def pace(members: Sequence[Member], inputs: Tensor, targets: Tensor, recipe: Rec
         if stacking is None:
             _reorder(copies, trial)
         weights, activations = _bytes(copies[0], trial, recipe)
-        groups = [
-            copies[start : start + strategy.at_once]
-            for start in range(0, at_once, strategy.at_once)
-        ]
+        groups = [copies[k : k + strategy.at_once] for k in range(0, at_once, strategy.at_once)]
         trainings = [_MemberTraining(group, pool, short, stacking) for group in groups]
         if len(trainings) == 1:
             times = [trainings[0].timed()]
@@ -424,8 +422,9 @@ def _bytes(member: Member, trial: Tensor, recipe: Recipe) -> tuple[int, float]:
         storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
+    # A copy: in training mode a network may change its state, such as means of batches.
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        member.module(trial)
+        copy.deepcopy(member.module)(trial)
     weights = sum(tensor.nbytes for tensor in state_of(member.module).values())
     return weights, sum(storages.values()) * recipe.batch / len(trial)
 

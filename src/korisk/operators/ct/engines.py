@@ -43,7 +43,7 @@ _RAY_TILE = (16, 8)  # views, bins
 _WORTH_A_THREAD = 1e5  # entries times images from which other threads are waited for
 _CHUNK = 2**22  # taps listed at once
 _WORTH_STORING = 0.25  # of the free memory, for a matrix that nobody asked for by name
-_FITS = 0.75
+_FITS = 0.75  # of the free memory, for one that was
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 _forked: list[int] = []  # this process, if it was forked
@@ -69,27 +69,32 @@ class Engine(ABC):
 
 @lru_cache(64)
 def entry_count(stencil: AnyStencil) -> int:
-    """Number of matrix entries: estimated from a few views; at most, if views are large."""
+    """Number of matrix entries, estimated from a few views; an upper bound for large views."""
     views = stencil.geometry.views_count
     if stencil.taps_per_view > _CHUNK:
         return stencil.taps_per_view * views
-    # Views differ in how many taps miss the image: a few, evenly spaced, tell.
-    chosen = sorted({round(position) for position in np.linspace(0, views - 1, min(views, 5))})
+    # Views differ in how many taps they have, fewest along the axes, where an arc often begins.
+    count = min(views, 5)
+    chosen = [int((k + 0.5) * views / count) for k in range(count)]
     taps = [stencil.taps(slice(view, view + 1), torch.device("cpu")) for view in chosen]
     return math.ceil(np.mean([int(torch.count_nonzero(tap.weight)) for tap in taps]) * views)
 
 
 def worth_storing(stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether the matrix and its transpose take at most a quarter of the free memory."""
-    entries = entry_count(stencil)
-    needed = 2 * entries * (4 + dtype.itemsize)  # with its transpose
+    needed, entries = _matrix_bytes(stencil, dtype), entry_count(stencil)
     return needed <= _WORTH_STORING * free_memory(device) and entries < 2**31
+
+
+def _matrix_bytes(stencil: AnyStencil, dtype: torch.dtype) -> int:
+    """Bytes of the matrix with its transpose."""
+    return 2 * entry_count(stencil) * (4 + dtype.itemsize)
 
 
 def check_matrix_fits(stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
     """Raise if the matrix would not fit into memory."""
     entries, free = entry_count(stencil), free_memory(device)
-    needed = 2 * entries * (4 + dtype.itemsize)
+    needed = _matrix_bytes(stencil, dtype)
     if entries >= 2**31 or needed > _FITS * free:
         size = f"{entries / 1e6:,.0f} million entries and take {needed / 2**30:.1f} GiB"
         size += f" with its transpose, of {free / 2**30:.1f} GiB free"
@@ -165,9 +170,10 @@ class CpuMatrix(Engine):
 
     def _ordered(self) -> tuple[_Rows, _Rows]:
         column = self.pixels.place.numpy().astype(np.int32)
-        natural = sparse_matrix(self.stencil, self.dtype, column)
-        # Rays and pixels tile by tile, so that neighbouring rows read neighbouring columns.
-        matrix = type(natural)(natural[self.rays.order.numpy()])
+        matrix = sparse_matrix(self.stencil, self.dtype, column)
+        # Rays and pixels tile by tile, so that neighbouring rows read neighbouring columns. The
+        # matrix in natural order is released before the transpose is made.
+        matrix = type(matrix)(matrix[self.rays.order.numpy()])
         return _Rows(matrix), _Rows(matrix.T.tocsr())
 
     @cached_property
@@ -345,6 +351,7 @@ class FoldedMatrix(Engine):
     """
 
     def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(stencil, device, dtype)
         geometry = stencil.geometry
         assert isinstance(geometry, ParallelBeam)  # by `folds`
         self.side = geometry.image_shape[0]
@@ -395,6 +402,7 @@ class DeviceMatrix(Engine):
     """Compressed rows for both directions on an accelerator, multiplied by its own library."""
 
     def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(stencil, device, dtype)
         matrix = sparse_matrix(stencil, dtype)
         self.forward = _as_torch(matrix, device)
         self.backward = _as_torch(matrix.T.tocsr(), device)

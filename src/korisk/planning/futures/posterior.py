@@ -203,18 +203,19 @@ def posterior(curve: Curve, prior: Prior | None = None) -> Posterior:
     variance = relative_variance(curve)
     known = np.ones(len(n)) if variance is None else variance[usable]
     relative = np.maximum(known, prior.least_noise**2)
+    # A seed effect that persists over N shifts all means alike: it adds to the variance of the
+    # level, however many means are merged, and carries no information on the shape.
+    share = lasting_share(curve)
+    lasting = share * float(relative.mean())
     if len(n) > MOST_SIZES:
         doublings, logs, relative = thinned(doublings, logs, relative)
-    # A seed effect that persists over N shifts all means alike: it adds to the variance of the
-    # level, and carries no information on the shape.
-    share = lasting_share(curve)
     noises: tuple[Array, ...] = (np.maximum((1 - share) * relative, prior.least_noise**2),)
     if variance is None:
         noises = tuple(relative * noise**2 for noise in prior.noises)
     pilot = _Pilot(float(n[-1]), 2.0**-doublings, logs, doublings, noises)
     result = _weighed(pilot, prior)
     while result.misfit < _STRANGE and prior.drifts[-1] < 16 * ROUGHEST:
-        # Add two larger drifts, with a tenth of the prior weight.
+        # Add two larger drifts, each with a tenth of the weight of the largest.
         kinds = tuple(
             replace(kind, drift_weights=(*kind.drift_weights, *(0.1 * kind.drift_weights[-1],) * 2))
             for kind in prior.kinds
@@ -222,7 +223,7 @@ def posterior(curve: Curve, prior: Prior | None = None) -> Posterior:
         drifts = (*prior.drifts, 2 * prior.drifts[-1], 4 * prior.drifts[-1])
         prior = replace(prior, drifts=drifts, kinds=kinds)
         result = _weighed(pilot, prior)
-    return replace(result, lasting=share * float(relative.mean()))
+    return replace(result, lasting=lasting)
 
 
 def thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Array, Array]:
