@@ -83,19 +83,6 @@ def of_ratios() -> Array:
     return np.array(rows[:, 1].mean())
 
 
-def of_order() -> Array:
-    """Brier score of which of two networks has the lower error, at 2 to 16 times both pilots."""
-    scores = []
-    for pair in (pair for of_name in curves.pairs().values() for pair in evenly(of_name)):
-        first, second = (curves.pilot_to(n, table, curves.PILOTS[1]) for n, table in pair)
-        n = np.intersect1d(pair[0][0], pair[1][0])
-        n = n[(n > first.sizes[-1]) & (n <= 16 * first.sizes[-1])]
-        known, dense = (errors.mean(axis=1)[np.isin(sizes, n)] for sizes, errors in pair)
-        said = odds.comparing.compare(first, second, 0.8 * second.means[-1]).odds(n)
-        scores += ((said - (dense < known)) ** 2).tolist()
-    return np.array(np.mean(scores))
-
-
 def of_advice() -> Array:
     """How often the advised action is right."""
     right = [
@@ -122,9 +109,6 @@ FIGURES: dict[str, tuple[Callable[[], Array], str]] = {
     ),
     "ratios": (
         of_ratios, "share of 90% ranges that hold the true ratio (aim: 90%); pilots to 64 and 256"
-    ),
-    "order": (
-        of_order, "Brier score of which of two networks has the lower error beyond their pilots"
     ),
     "advice": (of_advice, "share of right actions, in simulated situations"),
 }  # fmt: skip
@@ -192,7 +176,6 @@ CONSTANTS = (
     *(("rehearsals", (law,), name, name == "_BELIEVED")
       for name in ("_LEVEL", "_BELIEVED", "_LEAST_NOISE", "_TELLING", "_RARE")),
     ("ratios", (odds.comparing,), "WIDER", False),
-    ("order", (odds.comparing,), "TOGETHER", False),
     *(("advice", (advising,), name, False) for name in ("NEAR", "UNLIKELY", "HOPELESS")),
     ("advice", (futures, pilots), "ROUGHEST", False),
     *(("advice", (pilots,), name, False)

@@ -130,10 +130,10 @@ class _Side(NamedTuple):
     back: Map
     domain: Shape
     range: Shape
-    of: Callable[[Sequence[int]], Tensor]
+    normal: Callable[[Sequence[int]], Tensor]  # random numbers of a shape
 
     def draw(self, *batch: int) -> Tensor:
-        return self.of((*batch, *self.domain))
+        return self.normal((*batch, *self.domain))
 
 
 def _sides(operator: LinearOperator, seed: int) -> tuple[_Side, _Side]:
@@ -211,7 +211,7 @@ class _Suite:
             forward, _ = self._converted_sides(dtype)
             self.what = f"adjoint in {_short(dtype)}"
             for _ in range(_DRAWS):
-                x, y = forward.draw(), forward.of(forward.range)
+                x, y = forward.draw(), forward.normal(forward.range)
                 image, back = forward.map(x).double(), forward.back(y).double()
                 gap = abs(float((image * y.double()).sum()) - float((x.double() * back).sum()))
                 yield gap / (self.scale * _length(x) * _length(y)), dtype
@@ -229,7 +229,7 @@ class _Suite:
     def gradient(self) -> Errors:
         for side in self._converted_sides():
             x, v = side.draw().requires_grad_(), side.draw()
-            y = side.of(side.range).requires_grad_()
+            y = side.normal(side.range).requires_grad_()
             self.what = f"gradient of {side.name}"
             (first,) = torch.autograd.grad((side.map(x) * y).sum(), x, create_graph=True)
             yield self._error(first, side.back(y), y), torch.float64
@@ -248,7 +248,7 @@ class _Suite:
     def batches(self) -> Errors:
         for side in self._converted_sides():
             batches = {f"a batch {shape_text(lead)}": side.draw(*lead) for lead in _BATCHES}
-            backwards = side.of(tuple(reversed((2, 3, *side.domain))))
+            backwards = side.normal(tuple(reversed((2, 3, *side.domain))))
             batches["a transposed batch"] = backwards.permute(*reversed(range(backwards.ndim)))
             batches["an expanded batch"] = side.draw().expand(3, *side.domain)
             for name, batch in batches.items():

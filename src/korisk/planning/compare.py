@@ -29,7 +29,6 @@ _NEVER = 1e12  # times the horizon: N of futures that do not meet the target
 _LIKE_PERCENT = 20.0  # ratio of errors: percent is 100 times a fraction, models differ by 5 times
 _SHARES = np.arange(0.005, 1.0, 0.01)  # levels of the quantiles that represent a distribution
 _MOST_ALIKE = 0.95  # correlation of two forecasts from the same images, at most
-TOGETHER = 0.2  # correlation, in normal scores, of the errors of two forecasts of one problem
 # By which the logarithm of a ratio's interval beyond a pilot is widened, since it held .81 of true
 # ratios; now .87 (`python -m benchmarks.planner.odds`, ratios).
 WIDER = 1.25
@@ -184,17 +183,16 @@ class Comparison(Shown):
     def together(self) -> float:
         """Correlation between the errors of both forecasts, in normal scores.
 
-        Beyond the pilots, forecasts of two networks for one problem tend to err alike (`TOGETHER`);
-        inside, the seeds that both pilots share give an estimate.
+        Inside the pilots, the seeds that both share give an estimate; beyond, none is taken.
         """
         (images, level), (other_images, other_level) = (p.forecast.shared for p in self._plans)
         if images and images == other_images:
             # The share of both variances that is due to the images.
             spreads = [_spread(plan) for plan in self._plans]
             return float(min(level * other_level / math.prod(spreads), _MOST_ALIKE))
-        # A forecast inside its pilot and one beyond it are taken as independent.
-        paired = paired_correlation(self.first.forecast.evidence, self.second.forecast.evidence)
-        return TOGETHER if all(self._beyond) else paired * (1 - any(self._beyond))
+        if any(self._beyond):
+            return 0.0
+        return paired_correlation(self.first.forecast.evidence, self.second.forecast.evidence)
 
     @property
     def _beyond(self) -> list[bool]:
@@ -538,9 +536,9 @@ def _quantiles(over: Array, under: Array, correlation: float, levels: Sequence[f
     weight = _coupling(scores[:, None], scores[None, :], correlation).ravel()
     logs = np.subtract.outer(np.log(over), np.log(under)).ravel()
     order = np.argsort(logs, kind="stable")
-    reached = np.cumsum(weight[order]) / weight.sum()
-    places = np.minimum(np.searchsorted(reached, levels), len(logs) - 1)
-    return np.asarray(logs[order][places])
+    # Each pair stands at the middle of its share, so that swapped curves have mirrored quantiles.
+    reached = (np.cumsum(weight[order]) - 0.5 * weight[order]) / weight.sum()
+    return np.interp(levels, reached, logs[order])
 
 
 @lru_cache(maxsize=32)  # half a second each; all targets of two pilots share one
@@ -561,8 +559,8 @@ def odds_between(
         levels = np.linspace(values[0], values[-1], len(values))
         logs[:, column] = np.interp(levels, values, logs[:, column].copy())
     below = [np.array([law.under(row) for row in logs]) for law in laws]
-    paired, lasts = paired_correlation(*curves), [curve.sizes[-1] for curve in curves]
-    correlation = np.where(n <= min(lasts), paired, np.where(n > max(lasts), TOGETHER, 0))
+    last = min(curve.sizes[-1] for curve in curves)
+    correlation = np.where(n <= last, paired_correlation(*curves), 0.0)
     # The copula couples the cells of both laws: its density at the scores of their midpoints.
     masses, scores = [], []
     for reached in below:

@@ -253,9 +253,7 @@ class FileSource(ImageSource):
 def _read(source: FileSource, side: int) -> ImageSet:
     from korisk.images import read_images
 
-    options = {name: value for name, value in vars(source).items() if value is not None}
-    # Options of this class, not of `read_images`.
-    for name in ("path", "fingerprint", "blank"):
-        options.pop(name, None)
+    ours = "path", "fingerprint", "blank"  # of this class, not of `read_images`
+    options = {k: value for k, value in vars(source).items() if value is not None and k not in ours}
     images = read_images(source.path, side=side, **options)
     return images.without_blank() if source.blank == "skip" else images

@@ -213,7 +213,7 @@ def posterior(curve: Curve, prior: Prior | None = None) -> Posterior:
     if variance is None:
         noises = tuple(relative * noise**2 for noise in prior.noises)
     pilot = _Pilot(float(n[-1]), 2.0**-doublings, logs, doublings, noises)
-    result = _weighed(pilot, prior)
+    result = _fitted(pilot, prior)
     while result.misfit < _STRANGE and prior.drifts[-1] < 16 * ROUGHEST:
         # Add two larger drifts, each with a tenth of the weight of the largest.
         kinds = tuple(
@@ -222,7 +222,7 @@ def posterior(curve: Curve, prior: Prior | None = None) -> Posterior:
         )
         drifts = (*prior.drifts, 2 * prior.drifts[-1], 4 * prior.drifts[-1])
         prior = replace(prior, drifts=drifts, kinds=kinds)
-        result = _weighed(pilot, prior)
+        result = _fitted(pilot, prior)
     return replace(result, lasting=lasting)
 
 
@@ -240,7 +240,7 @@ def thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Arra
     return added(weight * doublings) / total, added(weight * logs) / total, 1.0 / total
 
 
-def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
+def _fitted(pilot: _Pilot, prior: Prior) -> Posterior:
     """Weigh the curves of all walks, with a grid of rates per walk that closes in pass by pass."""
     from scipy.special import gammaincc
 
@@ -252,14 +252,13 @@ def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
         for noise in pilot.noises:
             inverse = np.linalg.inv(np.linalg.cholesky(np.diag(noise) + drift**2 * shared))
             walks.append(Walk(drift, index, noise, inverse, inverse @ np.ones(len(pilot.x))))
-    low, high = np.full((2, len(walks)), _RATES[0])
-    high = high + (_RATES[1] - _RATES[0])
+    low, high = (np.full(len(walks), end) for end in _RATES)
     best = np.full(len(walks), -np.inf)
     grids: dict[int, dict[str, Array]] = {}
     alive = np.arange(len(walks))
     for margin in _MARGINS:
         edges = low[alive, None] + (high - low)[alive, None] * np.linspace(0, 1, _CELLS + 1)
-        refined = _weigh(pilot, [walks[index] for index in alive], prior, edges)
+        refined = _grids(pilot, [walks[index] for index in alive], prior, edges)
         refinable = []
         for index, rate_edges, grid in zip(alive.tolist(), edges, refined, strict=True):
             grids[index], best[index] = grid, grid["log_weight"].max()
@@ -313,7 +312,7 @@ def heavy(mass: Array) -> tuple[int, int]:
     return max(int(cells[0]) - 1, 0), min(int(cells[-1]) + 2, len(mass))
 
 
-def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list[dict[str, Array]]:
+def _grids(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list[dict[str, Array]]:
     """Weigh the curves of each walk: rates between the edges (W, R + 1), all shifts and caps.
 
     Axes: walk, shift or cap, rate, floor, size. Each rate has its own grid of floors around the

@@ -60,9 +60,9 @@ class ImagingKind(Kind):
         settings = {name: value for name, value in settings.items() if value is not None}
         ellipses, noise = settings["ellipses"], point.noise or shared.noise
         # With images of the user's they would have no effect.
-        drawn = shared.images is None or "ellipses" not in shared.model_fields_set
-        drawn = drawn and (shared.images is None or point.ellipses is None)
-        require(drawn, "ellipses", "stand without images", ellipses, "remove one of the two")
+        drawn = "ellipses" in shared.model_fields_set or point.ellipses is not None
+        met = shared.images is None or not drawn
+        require(met, "ellipses", "stand without images", ellipses, "remove one of the two")
         valid = len(ellipses) == 2 and 1 <= ellipses[0] <= ellipses[1] <= 100
         rule = "be the least and the largest number in an image, from 1 to 100"
         require(valid, "ellipses", rule, ellipses, "write [1, 4]")
