@@ -737,13 +737,14 @@ def tables() -> Iterator[str]:
         drawn.append([point, text(meeting(known, dense), largest)])
         if right:
             needs.append(needed_row(point, known, dense))
-            continue
-        judged["KO + U-Net and the best dense network"].append(statements(known, dense))
+        else:
+            judged["KO + U-Net and the best dense network"].append(statements(known, dense))
         dense = errors_of(models["FC"])
         for model in SOLVED[:2]:
             known, later = errors_of(models[model]), (dense[0][1:], dense[1][1:])  # no log of 0
             samples.append([point, *needed_row(model, known, later)])
-            judged[f"{model} and FC"].append(statements(known, dense))
+            if not right:
+                judged[f"{model} and FC"].append(statements(known, dense))
     for problem, rival, known, dense in rivals():
         fair[True].append(fair_row(NAMES[problem], rival, known, dense))
         needs.append(needed_row(NAMES[problem], known, dense))
