@@ -132,6 +132,18 @@ def overtaken(known: tuple[Array, Array], other: tuple[Array, Array]) -> Saved:
     return over_seeds(samples, *(errors[np.isin(n, sizes)] for n, errors in (known, other)))
 
 
+def meeting(known: tuple[Array, Array], other: tuple[Array, Array]) -> Saved:
+    """The N at which the curves meet, drawn on as power laws from the last two sizes."""
+    before, last = other[0][-2:]
+
+    def samples(of_known: Array, of_other: Array) -> float:
+        first, then = np.log(of_other.mean(1) / of_known.mean(1))
+        shrinks = first > then
+        return float(last * (last / before) ** (then / (first - then))) if shrinks else math.inf
+
+    return over_seeds(samples, known[1][-2:], other[1][-2:])
+
+
 def over_seeds(samples: Callable[[Array, Array], float], known: Array, other: Array) -> Saved:
     """A number of samples from errors (sizes, seeds), with 90% of resampled seeds."""
     draws = np.random.default_rng(0)

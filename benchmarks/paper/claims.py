@@ -253,7 +253,7 @@ def _images(kept: Content) -> dict[str, list[Figure]]:
         means = [
             mean(values(side, "released", "KO", n, "rmse_over_max")) for n in (0, *sweep.sizes)
         ]
-        return Figure(f"H = {side}, released", min(means[1:]) / means[0])
+        return Figure(f"H = {side}, released", (min(means[1:]) / means[0]) ** 2)
 
     released = {"KO": sweep.known[-1], "FC": sweep.dense[-1]}
     trained = [
@@ -392,7 +392,7 @@ in our words; inferences of ours are marked.
 study with W shrunk towards the analytic weights, the ReLU in the loss, fine rays, a grid of λ that
 grows, closed forms at every H, and N up to 1,024 at H ≤ 32
 ([differences](differences.md)). Done properly, training KO to the largest N
-lowers its error by {gain}: claims about how KO learns are then *nothing to learn*.
+lowers its squared error by {gain}: claims about how KO learns are then *nothing to learn*.
 
 Verdicts are computed: each claim allows a range, which is compared with the interval of a measured
 figure; an interval across the range's end is undecided. One clear failure refutes a claim of
@@ -479,7 +479,7 @@ def sentences() -> str:
 
 
 def gain_text(judged: Iterable[Judged]) -> str:
-    """How much training lowers the error of KO where the study is done properly."""
+    """How much training lowers the squared error of KO where the study is done properly."""
     (one,) = (each for each in judged if each.claim.key == "residual-correction")
     properly = (each for each in one.figures if each.of(READINGS[1], authors=False))
     gains = [1 - each.value for each in properly]

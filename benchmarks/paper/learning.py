@@ -64,6 +64,7 @@ from benchmarks.networks.saved import (
     WORTH,
     Array,
     fair_row,
+    meeting,
     overtaken,
     rivals,
     saved,
@@ -696,7 +697,7 @@ def statements(known: Errors, dense: Errors) -> dict[str, bool | None]:
     """What the paper says of KO and FC, at one point; None where sizes end too early."""
     sizes = np.intersect1d(known[0], dense[0])
     of_known, of_dense = (errors[np.isin(each, sizes)].mean(1) for each, errors in (known, dense))
-    few = sizes <= 64
+    few = (sizes > 0) & (sizes <= 64)  # without samples both may be zero
     plateaus = [sizes[errors <= 1.1 * errors.min()][0] for errors in (of_known, of_dense)]
     tenth: bool | None = bool(10 * max(plateaus[0], 1) <= plateaus[1])
     # A dense network that still falls at the last size may need any number of samples more.
@@ -720,7 +721,7 @@ def tables() -> Iterator[str]:
     everything = kept_cells()
     curves: dict[bool, list[list[str]]] = {True: [], False: []}  # whether the operator is right
     fair: dict[bool, list[list[str]]] = {True: [], False: []}
-    samples, needs = list[list[str]](), list[list[str]]()
+    samples, needs, drawn = (list[list[str]]() for _ in range(3))
     judged: dict[str, list[dict[str, bool | None]]] = defaultdict(list)
     for point, models in everything.items():
         right, largest = point in RIGHT, pool_of(point)
@@ -733,13 +734,17 @@ def tables() -> Iterator[str]:
         ends = {m: end for m, end in ends.items() if end[0][-1] == largest}
         rival = min(ends, key=lambda model: ends[model][1][-1].mean())
         fair[right].append(fair_row(point, rival, known, dense))
+        drawn.append([point, text(meeting(known, dense), largest)])
         if right:
             needs.append(needed_row(point, known, dense))
-            continue
-        judged["KO + U-Net and the best dense network"].append(statements(known, dense))
-        known, dense = errors_of(models["KO"]), errors_of(models["FC"])
-        samples.append(needed_row(point, known, (dense[0][1:], dense[1][1:])))  # no log of N = 0
-        judged["KO and FC"].append(statements(known, dense))
+        else:
+            judged["KO + U-Net and the best dense network"].append(statements(known, dense))
+        dense = errors_of(models["FC"])
+        for model in SOLVED[:2]:
+            known, later = errors_of(models[model]), (dense[0][1:], dense[1][1:])  # no log of 0
+            samples.append([point, *needed_row(model, known, later)])
+            if not right:
+                judged[f"{model} and FC"].append(statements(known, dense))
     for problem, rival, known, dense in rivals():
         fair[True].append(fair_row(NAMES[problem], rival, known, dense))
         needs.append(needed_row(NAMES[problem], known, dense))
@@ -752,9 +757,11 @@ def tables() -> Iterator[str]:
     yield "\n### Samples\n"
     needed = [*(f"as with {n}" for n in WITH), "smaller from N on"]
     needed[0] = "as untrained"
-    yield table(samples, ["", *needed])
+    yield table(samples, ["", "network", *needed])
     yield "\n### Against the best dense network\n"
     yield table(fair[False], FAIR)
+    yield "\n### Drawn on\n"
+    yield table(drawn, ["", "both curves meet at N ="])
     yield "\n### The note\n"
     yield table([*fair[False], *fair[True]], FAIR)
     yield "\n### An operator that is right\n"
@@ -765,7 +772,7 @@ def tables() -> Iterator[str]:
     heads = [f"N = {n:,}" for n in SHOWN if n != POOL]
     yield table(list(wrong_operators(everything)), ["", *heads, "dense ahead from N ="])
     yield "\n### Statements\n"
-    heads = ["KO and FC", "KO + U-Net and the best dense network"]
+    heads = [*judged][1:] + [*judged][:1]  # the closed forms first
     counts = [
         [says, *(_counted([point[says] for point in judged[pair]]) for pair in heads)]
         for says in judged[heads[0]][0]

@@ -261,6 +261,7 @@ def figures_of(sweeps: Sequence[Sweep]) -> dict[str, list[Figure]]:
             add(key, model_figures, idle=idle and model == "KO")
         if sweep.untrained:
             corrected = float(sweep.known.means.min()) / sweep.untrained
+            corrected = corrected if sweep.small else corrected**2  # squared, as the paper's lines
             add("residual-correction", [Figure(name, corrected)], idle=idle)
         pixels = sweep.side**2  # the ratio of parameters, FC over KO
         shared = _sample_ratio(name, sweep, max)

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.networks.saved import (
     DATA,
     matched,
+    meeting,
     needed,
     overtaken,
     rivals,
@@ -30,6 +31,13 @@ def test_a_network_that_needs_ten_times_as_many_is_found_to() -> None:
     # Half of the sizes tell the same; a quarter of what is needed does not tell.
     assert saved((SIZES, known), (SIZES, other), 8, 512).n == pytest.approx(found.n)
     assert math.isinf(saved((SIZES, known), (SIZES, other), 8, 32).n)
+
+
+def test_power_laws_meet_where_they_are_drawn_on_to() -> None:
+    known, other = (2 * SIZES[:, None] ** -0.5).repeat(3, 1), (8 / SIZES[:, None]).repeat(3, 1)
+    few = SIZES[:3], known[:3]
+    assert meeting(few, (SIZES[:3], other[:3])).n == pytest.approx(16)
+    assert math.isinf(meeting((SIZES[:3], other[:3]), few).n)  # its lead grows
 
 
 def test_few_samples_are_found_that_equal_all_of_another_network() -> None:
@@ -56,7 +64,7 @@ def test_pages_say_what_was_measured_beside_the_best_dense_network() -> None:
     learned, note = page("explanation/learning.md"), page("paper/index.md")
     largest = float(learning.POOL)
     untrained, passed, few, usual = (list[float]() for _ in range(4))
-    leads, worse, falls, rival_falls = (list[float]() for _ in range(4))
+    leads, worse, falls, rival_falls, meets = (list[float]() for _ in range(5))
     everything = learning.kept_cells()
     for models in (everything[point] for point in learning.POINTS):
         known, (sizes, errors) = (learning.errors_of(models[name]) for name in ("KO", "FC"))
@@ -73,6 +81,7 @@ def test_pages_say_what_was_measured_beside_the_best_dense_network() -> None:
         few.append(matched(known, dense).n)
         usual.append(largest / matched(known, drawn).n)
         assert math.isinf(overtaken(known, dense).n)
+        meets.append(meeting(known, dense).n)
         assert rival[1][-1].tolist() == dense[1][-1].tolist()
         leads.append(dense[1][-1].mean() / known[1][-1].mean())
         worse.append(drawn[1][-1].mean() / dense[1][-1].mean())
@@ -82,6 +91,10 @@ def test_pages_say_what_was_measured_beside_the_best_dense_network() -> None:
     finite = [n for n in passed if n < math.inf]
     assert f"at five of the six points, from {min(finite):.0f} to {max(finite):.0f} samples" in note
     assert (len(finite), len(passed)) == (5, 6)
+    low, high = 100 * round(min(meets) / 100), 10_000 * round(max(meets) / 10_000)
+    ends = f"{low:,} (wrong geometry) to {high:,} samples (90 degrees)"
+    assert f"meet at about {ends}, four of six before 10,000" in note
+    assert sum(n < 10_000 for n in meets) == 4
     sentence = f"{min(few):.0f} to {max(few):.0f} samples"
     assert f"{sentence} the error" in learned
     assert f"{sentence} equal 1,024" in note
@@ -104,7 +117,7 @@ def test_pages_say_what_was_measured_beside_the_best_dense_network() -> None:
 def test_pages_say_what_a_known_operator_that_is_right_saves() -> None:
     worth, note = page("explanation/worth.md"), page("paper/index.md")
     everything, largest = learning.kept_cells(), learning.PATIENTS
-    few, leads, meets, worse, at_1024 = (list[float]() for _ in range(5))
+    few, leads, meets, worse, at_1024, passed = (list[float]() for _ in range(6))
     for models in (everything[problem] for problem in learning.RIGHT):
         known, rival, dense = (
             learning.errors_of(cells)
@@ -115,15 +128,11 @@ def test_pages_say_what_a_known_operator_that_is_right_saves() -> None:
         )
         assert rival[1][-1].tolist() == dense[1][-1].tolist()
         assert math.isinf(overtaken(known, dense).n)
-        assert math.isfinite(overtaken(*(learning.errors_of(models[m]) for m in ("KO", "FC"))).n)
+        passed.append(overtaken(*(learning.errors_of(models[m]) for m in ("KO", "FC"))).n)
+        meets.append(meeting(known, dense).n)
         few.append(matched(known, dense).n)
         at_1024.append(1024 / matched(known, (dense[0][:-1], dense[1][:-1])).n)
-        before, last = zip(
-            *(errors[sizes >= 1024].mean(1) for sizes, errors in (dense, known)), strict=True
-        )
-        leads.append(last[0] / last[1])
-        steeper = math.log(before[0] / last[0]) - math.log(before[1] / last[1])
-        meets.append(largest * 4 ** (math.log(leads[-1]) / steeper))
+        leads.append(dense[1][-1].mean() / known[1][-1].mean())
         if "ridge FC + U-Net" in models:
             trained_on = learning.errors_of(models["ridge FC + U-Net"])[1][-1].mean()
             worse.append(trained_on / dense[1][-1].mean())
@@ -133,7 +142,9 @@ def test_pages_say_what_a_known_operator_that_is_right_saves() -> None:
     assert note.count(times) == 2
     smaller = f"({min(at_1024):.0f} to {max(at_1024):.0f} at 1,024)"
     assert f"{times} samples at N = 4,096 {smaller}" in note
-    assert "FC passes KO, as at one size in [1]: in all five problems" in note
+    span = f"{min(passed):,.0f} to {max(passed):,.0f}"
+    assert f"[1]: in all five problems, from {span} samples on" in note
+    assert f"in all five, from N = {span} on" in worth
     assert f"{min(leads):.1f} to {max(leads):.1f} times less error" in note
     low, high = (1000 * round(n / 1000) for n in (min(meets), max(meets)))
     assert f"meet at about {low:,} to {high:,} samples" in note

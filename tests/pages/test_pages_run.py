@@ -57,6 +57,7 @@ def clone(tmp_path: Path, tools: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "benchmarks" / "results", tmp_path / "benchmarks" / "results")
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "activate").write_text(f"PATH='{tools}':$PATH\n")
+    (tmp_path / ".venv" / "bin" / "korisk").symlink_to(Path(tools.split(os.pathsep)[0]) / "korisk")
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "recipe.md"
-# What the paper numbers, in its order.
+# What the paper numbers, in its order, and its last part.
 PARTS = {
     "Section": [*(str(n) for n in range(1, 9)), "D.1", "D.2", "D.3", "D.4"],
     "Eq.": [f"({n})" for n in range(1, 34)],
@@ -13,6 +13,7 @@ PARTS = {
     "Table": ["1", "2", "3"],
     "Appendix": ["A", "B", "C", "D"],
     "Assumption": ["1", "2"],
+    "Broader": ["Impact"],
     **{kind: ["1"] for kind in ("Theorem", "Corollary", "Proposition", "Lemma")},
 }
 

@@ -26,7 +26,8 @@ class KnownOperatorNet(nn.Module):
     """ReLU(B W x), Eq. (eq:fbp): (..., *domain) -> (..., *range), W diagonal and learned, B known.
 
     Several independent trainings can run side by side, with an axis of runs in front of weights,
-    inputs and outputs. Moving the network moves its operators, which are shared, not copied.
+    inputs and outputs. Moving the network moves its operators, which are shared, not copied. With
+    filtered backprojection as B it is the upper network of (fig:ct-arch).
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ class Network:
 
     `net["K"]` is a layer, `len(net)` is L. A network is immutable: `replace` returns another one.
     A layer takes the value of the layer before it, or of those in its `inputs`, Eq. (eq:graph); the
-    value of the last layer is the output.
+    value of the last layer is the output. The paper's (fig:precision) is such a chain.
 
     Parameters
     ----------
