@@ -218,3 +218,13 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     by_folded = {choice.casefold(): choice for choice in known}
     near = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[near[0]] if near else None
+
+
+def raised(error: BaseException) -> str:
+    """The kind of an error of the user's code, its first line, and where it was raised."""
+    import traceback
+    from pathlib import Path
+
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return f"{text} ({Path(frame.filename).name}, line {frame.lineno})"

@@ -34,7 +34,7 @@ def korisk(folder: Path, *arguments: str, kinds: str = "") -> subprocess.Complet
 
 
 def test_a_kind_in_one_file_runs_in_worker_processes(folder: Path) -> None:
-    with pytest.raises(KoriskError, match="no problem of kind 'accelerometer'"):
+    with pytest.raises(KoriskError, match="no problem of kind 'accelerometer'.*KORISK_KINDS"):
         Study.read(folder / "drift.yaml")
     run = "run", "drift.yaml", "--out", "drift", "--workers", "1"
     done = korisk(folder, *run, kinds="accelerometer.py")
@@ -47,6 +47,17 @@ def test_a_kind_in_one_file_runs_in_worker_processes(folder: Path) -> None:
     assert {key[0] for key in errors} == {"quiet", "noisy"}
     assert errors["quiet", "KO", 64]["mse"] < 0.1 * errors["quiet", "KO", 0]["mse"]
     assert errors["quiet", "KO", 64]["mse"] < errors["noisy", "KO", 64]["mse"]
+
+
+def test_what_a_kind_raises_for_a_study_is_one_line_with_its_place(folder: Path) -> None:
+    study = (folder / "drift.yaml").read_text().replace("noise: 0.02", "steps: -3")
+    (folder / "wrong.yaml").write_text(study)
+    done = korisk(folder, "run", "wrong.yaml", "--workers", "0", kinds="accelerometer.py")
+    assert done.returncode == 2
+    said = (
+        r"korisk: wrong\.yaml: kind 'accelerometer' failed: \w+Error: .*line \d+\); correct it, or"
+    )
+    assert re.match(said, " ".join(done.stderr.split()))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from korisk import _checks
 from korisk._json import JsonDict, JsonMapping
 from korisk.cli.common.messages import tell, warnings_as_lines
 from korisk.cli.common.options import Device, whole_numbers
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.errors import KoriskError, did_you_mean, raised, shown
 from korisk.texts import duration
 
 if TYPE_CHECKING:
@@ -257,8 +257,4 @@ def _in_network(error: BaseException, file: Path) -> bool:
 
 
 def _failed(place: str | Path, what: str, error: BaseException, remedy: str) -> KoriskError:
-    """The kind of an error of the user's code, its first line, and where it was raised."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-    line = f"{Path(frame.filename).name}, line {frame.lineno}"
-    return KoriskError(f"--network {place} {what}: {text} ({line}); {remedy}")
+    return KoriskError(f"--network {place} {what}: {raised(error)}; {remedy}")

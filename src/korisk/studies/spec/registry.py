@@ -37,7 +37,8 @@ def kind_named(name: object) -> Kind:
         _import_listed(filter(None, os.environ.get(FROM_OUTSIDE, "").split(os.pathsep)))
     if not isinstance(name, str) or name not in known:
         hint = did_you_mean(str(name), known)
-        raise KoriskError(f"there is no problem of kind {shown(name)}{hint}")
+        problem = f"there is no problem of kind {shown(name)}{hint}"
+        raise KoriskError(f"{problem}; {FROM_OUTSIDE} must name the files of others")
     return known[name]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from korisk import _checks
 from korisk._json import JsonDict, JsonMapping
-from korisk.errors import KoriskError, MissingExtraError
+from korisk.errors import KoriskError, MissingExtraError, raised
 from korisk.files import parse, read_yaml
 from korisk.store.cells import Task
 from korisk.studies.spec.entries import PROTOCOLS as PROTOCOLS
@@ -93,6 +93,12 @@ class Study:
                 _check_values(kind, spec, entry.seeds)
         except KoriskError as error:
             raise KoriskError(f"{source}: {error}") from None
+        except Exception as error:
+            if type(kind).__module__.startswith("korisk."):
+                raise
+            # Of the user's code, or of a value in the study that it takes.
+            problem = f"{source}: kind {kind.name!r} failed: {raised(error)}"
+            raise KoriskError(f"{problem}; correct it, or the study") from error
         self.tasks = tuple(
             Task(point=name, seed=seed, spec=spec)
             for name, spec in points.items()
