@@ -217,9 +217,8 @@ def interface() -> list[str]:
 def test_what_users_build_on_is_what_was_kept() -> None:
     kept = KEPT.read_text(encoding="utf-8").splitlines()
     changes = list(difflib.unified_diff(kept, interface(), "kept", "now", "", "", 0))
-    assert not changes, (
-        "keep what is new (CONTRIBUTING.md), deprecate before you change:\n" + "\n".join(changes)
-    )
+    said = "keep what is new (CONTRIBUTING.md), deprecate before you change"
+    assert not changes, f"{said}:\n" + "\n".join(changes)
 
 
 def fit(n: int, seed: int) -> float:
