@@ -77,7 +77,7 @@ class Adapted(Opaque):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse=False)
         for module in self.parts:  # other buffers may be left behind in another precision
-            module._apply(lambda tensor: tensor.to(fn(tensor).device))  # type: ignore[no-untyped-call]
+            module._apply(lambda tensor: tensor.to(self.device))  # type: ignore[no-untyped-call]
         return self
 
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:
