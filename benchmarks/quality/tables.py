@@ -16,7 +16,6 @@ from benchmarks.quality.coverage_figures import Count
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 TEXT = RESULTS / "quality.txt"
-_FEW_SECONDS = 20  # folders that take less share a row
 
 
 def coverage(kept: dict[str, Any]) -> Iterator[str]:
@@ -31,24 +30,6 @@ def coverage(kept: dict[str, Any]) -> Iterator[str]:
             f"{count.branches:,}",
             f"{count.branch_share:.1f}%",
         )
-
-
-def test_time(kept: dict[str, Any]) -> Iterator[str]:
-    """CPU seconds of the parts of `make test` and `make thorough`, and of their tests by folder."""
-    machine, parts, folders = kept["machine"], kept["parts"], kept["folders"]
-    few = {name: taken for name, taken in folders.items() if taken < _FEW_SECONDS}
-    folders = sorted(folders.items() - few.items(), key=lambda pair: -pair[1])
-    rest = parts["unit"] + parts["long"] - sum(kept["folders"].values())
-    yield f"{machine['cores']} cores of {machine['processor']}."
-    yield ""
-    yield from header("part", "CPU seconds")
-    for part, taken in parts.items():
-        yield line(f"`make {part}`", f"{taken:,.0f}")
-    for folder, taken in folders:
-        yield line(f"of the tests, `{folder}`", f"{taken:,.0f}")
-    yield line(f"of the tests, {len(few)} other folders and files", f"{sum(few.values()):,.0f}")
-    yield line("of the tests, to start and to find them", f"{rest:,.0f}")
-    yield line("**all**", f"{sum(parts.values()):,.0f}")
 
 
 def mutation(kept: dict[str, Any]) -> Iterator[str]:
@@ -139,7 +120,6 @@ def house(kept: dict[str, Any]) -> Iterator[str]:
 
 
 SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
-    "Where the time of CI goes: `quality.test_time`": ("test_time.json", test_time),
     "What the tests reach: `make coverage`": ("coverage.json", coverage),
     "Small faults: `make mutation`": ("mutation.json", mutation),
     "Broken files: `make fuzz`": ("fuzz.json", fuzz),
