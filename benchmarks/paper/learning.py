@@ -79,7 +79,6 @@ from benchmarks.planner.image_networks import (
     Maker,
     Training,
     UNet,
-    Way,
 )
 from korisk.errors import KoriskWarning
 from korisk.fitting import DenseFit, DenseRidge, DiagonalRidge, Scorer
@@ -384,17 +383,12 @@ class Lasting(Training):
     def __init__(
         self, model: str, at: Bench, members: Sequence[Member], steps: int, device: str
     ) -> None:
-        cuda = device == "cuda"
-        # Ridge fits have large entries that cancel: no TF32 but in the convolutions.
-        way = Way(conv="triton", precision="fp32", graph=True)
-        if not cuda:
-            way = Way(conv="grouped", channels_last=True, precision="bf16")
         self.members = sorted(members)
         cells = [(member.n, member.seed) for member in self.members]
         build, data, begins = ensemble(model, at, self.members)
-        super().__init__(
-            build, data, cells, torch.ones(steps), way, WIDTH, device, batch=BATCH, pool=at.pool
-        )
+        rates, shape = torch.ones(steps), {"batch": BATCH, "pool": at.pool}
+        # Ridge fits have large entries that cancel.
+        super().__init__(build, data, cells, rates, WIDTH, device, **shape, precise=True)
         moved = [begin - seed * at.pool for begin, (_, seed) in zip(begins, cells, strict=True)]
         self.batches += torch.tensor(moved, device=device)[:, None]
         self.averages = [parameter.detach().clone() for parameter in self.parameters]
@@ -423,7 +417,7 @@ class Lasting(Training):
                 self.optimiser.state[parameter] = {"step": count, **state}
 
     def _step(self) -> None:
-        loss = self.loss(self.batches.index_select(0, self.step)[0])
+        loss = self._loss(self.batches.index_select(0, self.step)[0])
         gradients = torch.autograd.grad(loss, self.parameters)
         for at, split in zip(self._parts, self._split, strict=True):
             for parameter, gradient in zip(split, gradients, strict=True):

@@ -47,7 +47,6 @@ from benchmarks.planner.image_networks import (
     Stack,
     Training,
     UNet,
-    Way,
     generator,
 )
 
@@ -108,7 +107,7 @@ PROBLEMS = {
     "ct": Problem(
         lambda: base.ct()[0], lambda: base.ct()[1], (base.VIEWS, base.BINS), (0.005, 0.02, 0.08)
     ),
-    "mri": Problem(lambda: base.mri()[0], lambda: base.mri()[0].T, (24, SIDE), (0.02, 0.08, 0.32)),
+    "mri": Problem(base.mri, lambda: base.mri().T, (24, SIDE), (0.02, 0.08, 0.32)),
     "deblur": Problem(base.blur, base.deblur, (SIDE, SIDE), (0.005, 0.02, 0.08), False),
     "denoise": Problem(identity, identity, (SIDE, SIDE), (0.05, 0.1, 0.2), False),
     "inpaint": Problem(mask, filled, (SIDE, SIDE), (0.005, 0.02, 0.08), False),
@@ -294,7 +293,7 @@ class Curve(Training):
         rows = torch.stack([seed * POOL + torch.arange(TRAINED) % n for n, seed in cells]).to(
             self.step.device
         )
-        out = self.net(self.data.inputs[rows].transpose(1, 2))[:, 0].float()
+        out = self.net(self.data.inputs[rows].transpose(1, 2))[:, 0]
         errors: Tensor = (out - self.data.targets[rows]).square().double()
         return errors.mean((1, 2, 3))
 
@@ -319,10 +318,8 @@ def curve(setting: Setting, network: str, data: Data, device: str) -> Iterator[t
     long = setting.recipe == "long"
     rates = base.cosine(rate, steps) if long else torch.full((steps,), rate)
     cells = [(n, seed) for n in SIZES for seed in range(SEEDS)]
-    cuda = device == "cuda"
-    way = Way(conv="triton" if cuda else "unfold", graph=cuda)
     problem = PROBLEMS[setting.problem]
-    training = Curve(lambda make: build(make, problem), data, cells, rates, way, WIDTH, device)
+    training = Curve(lambda make: build(make, problem), data, cells, rates, WIDTH, device)
     key = (setting.problem, network, setting.population, f"{setting.noise:g}", setting.recipe)
     errors = training.result(cells, checks=base.CHECKS if long else 1)
     for (n, seed), error, train in zip(cells, *errors, strict=True):

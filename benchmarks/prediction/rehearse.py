@@ -57,7 +57,7 @@ class Single(nn.Module):
     def __init__(self, network: str, problem: str) -> None:
         super().__init__()
         seed = int(torch.randint(2**31, ()))
-        make = base.Maker([seed], base.Way(conv="grouped"), WIDTH)
+        make = base.Maker([seed], WIDTH, alone=True)
         self.ensemble = NETWORKS[network][0](make, PROBLEMS[problem])
 
     def forward(self, measured: Tensor) -> Tensor:
