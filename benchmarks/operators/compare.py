@@ -3,13 +3,13 @@
 All in one process and run, with the same threads: milliseconds per image for the forward
 projection A x, the adjoint A^T y, the filtered backprojection and the gradient of |A x|^2 by
 autograd, the best of several calls, all taking turns. Where a peer has several settings, all are
-measured and the fastest is shown and named; what it cannot do is "-" with the reason. Building an
+measured and the fastest counts; why it cannot do something is said below the table. Building an
 operator is no part of any time. Each peer has its own discretization: --check says how far they
 agree. Other work on the machine makes the figures too large: the load before the run is shown.
 
-On CUDA, times are those of CUDA events, and "of the card's bandwidth" is the time in which the
-images could be read once and the sinograms written once (twice for the gradient) at the speed of a
-large copy on the same card, as a part of the time taken.
+On CUDA, times are those of CUDA events, and "of copying speed" is the time in which the images could
+be read once and the sinograms written once at the speed of a large copy on the same card, as a part
+of the time taken.
 
     python -m benchmarks.operators.compare [--sizes 64,128,256,512] [--batches 1,32] [--device
         cpu|cuda]
@@ -35,8 +35,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from benchmarks.operators.peers import (
@@ -55,6 +53,7 @@ from benchmarks.operators.peers import (
     parallel_vectors,
 )
 from benchmarks.operators.shepp_logan import shepp_logan
+from benchmarks.operators.tables import table
 
 Array = NDArray[np.float64]
 Measured = float | str  # milliseconds per image, or why there are none
@@ -69,8 +68,6 @@ ROUNDS = 2
 ONE_CALL = 3.0  # a call so long is not repeated
 MOST_CALLS = 100
 COPIED = 2**32  # bytes of the copy that measures the card
-
-console = Console(width=None if sys.stdout.isatty() else 118)
 
 
 @dataclass(frozen=True)
@@ -217,86 +214,6 @@ def _disc(size: int, margin: float = 2.0) -> NDArray[np.bool_]:
 def _say(what: str) -> None:
     if sys.stderr.isatty():
         print(f"\r{what:78s}\r", end="", file=sys.stderr, flush=True)
-
-
-# Showing
-
-
-def show(cells: Sequence[Cell], bandwidth: float | None) -> None:
-    """One table for one size and batch."""
-    first = cells[0]
-    scan = SCANS[first.size]
-    title = f"H {scan.size}, {scan.views} views, {scan.bins} bins, batch {first.batch}"
-    print(f"\n{title}: ms per image (times korisk's)")
-    table = Table()
-    table.add_column("entry")
-    names = list(dict.fromkeys(cell.who for cell in cells))
-    for name in names:
-        table.add_column(name, justify="right")
-    if bandwidth:
-        table.add_column("must move", justify="right")
-        table.add_column("of the card's bandwidth", justify="right")
-    for entry in dict.fromkeys(cell.entry for cell in cells):
-        row = {cell.who: cell for cell in cells if cell.entry == entry}
-        ours = row["korisk"].ms if "korisk" in row else None
-        shown = [_shown(row[name], ours) for name in names]
-        if bandwidth:
-            shown += _shown_bytes(scan, entry, ours, bandwidth)
-        table.add_row(entry, *shown)
-    console.print(table)
-    for name in names:
-        _show_settings(name, [cell for cell in cells if cell.who == name])
-
-
-def _shown(cell: Cell, ours: float | None) -> str:
-    if cell.ms is None:
-        return "-"
-    ratio = "" if ours is None or cell.who == "korisk" else f" ({cell.ms / ours:.1f})"
-    return f"{cell.ms:.3g}{ratio}" if cell.ms < 1000 else f"{cell.ms:.0f}{ratio}"
-
-
-def _shown_bytes(scan: Scan, entry: str, ours: float | None, bandwidth: float) -> list[str]:
-    moved = must_move(scan, entry)
-    part = "-" if ours is None else f"{moved / bandwidth / (ours / 1e3):.1%}"
-    return [f"{moved / 2**20:.2f} MiB", part]
-
-
-def must_move(scan: Scan, entry: str) -> int:
-    """Bytes per image that no engine can avoid to read or write, in float32."""
-    once = 4 * (scan.size**2 + scan.views * scan.bins)
-    return 2 * once if entry == "gradient" else once
-
-
-def _show_settings(name: str, cells: Sequence[Cell]) -> None:
-    said = "; ".join(
-        f"{cell.entry} {cell.setting or f'- ({cell.reason})'}"
-        for cell in cells
-        if (cell.setting or cell.reason) and name != "korisk"
-    )
-    if said:
-        console.print(f"  {name}: {said}", highlight=False, markup=False)
-
-
-def show_ratios(cells: Sequence[Cell]) -> None:
-    """For each cell, korisk against the fastest peer."""
-    for ours in (cell for cell in cells if cell.who == "korisk"):
-        place = ours.size, ours.batch, ours.entry
-        rivals = [
-            (cell.ms, cell)
-            for cell in cells
-            if cell.who != "korisk" and cell.ms and (cell.size, cell.batch, cell.entry) == place
-        ]
-        title = f"H {ours.size}, batch {ours.batch}, {ours.entry}:"
-        if ours.ms is None:
-            print(f"{title} korisk has no time: {ours.reason}")
-        elif not rivals:
-            print(f"{title} no peer to compare with")
-        else:
-            ms, rival = min(rivals, key=lambda pair: pair[0])
-            print(
-                f"{title} korisk is {ms / ours.ms:.2f} times as fast as the fastest peer "
-                f"({rival.who}, {rival.setting})"
-            )
 
 
 # Whether all see the same rays
@@ -487,29 +404,23 @@ def main(arguments: Iterable[str] | None = None) -> None:
         peers, failed = build(SCANS[size], found, options.device)
         missing |= {f"{name} at H {size}": reason for name, reason in failed.items()}
         for batch in _numbers("--batches", batches):
-            measured = measure(SCANS[size], peers, batch, options.device, options.seconds)
-            show(measured, bandwidth)
-            cells += measured
-            _keep(options, cells, where=where, load_before=load, missing=missing, copied=bandwidth)
-    print()
-    show_ratios(cells)
-
-
-def _keep(
-    options: argparse.Namespace, cells: list[Cell], *, copied: float | None, **about: object
-) -> None:
-    """Write what has been measured so far, so that a run which is cut short is not lost."""
-    if options.json is None:
-        return
-    record = {
-        **about,
-        "threads": options.threads,
-        "seconds": options.seconds,
-        "torch": torch.__version__,
-        "copy_bytes_per_second": copied,
-        "cells": [asdict(cell) for cell in cells],
-    }
-    options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            cells += measure(SCANS[size], peers, batch, options.device, options.seconds)
+            record = {
+                "where": where,
+                "load_before": load,
+                "missing": missing,
+                "threads": options.threads,
+                "seconds": options.seconds,
+                "torch": torch.__version__,
+                "copy_bytes_per_second": bandwidth,
+                "cells": [asdict(cell) for cell in cells],
+            }
+            if options.json:  # at once, so that a run which is cut short is not lost
+                options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(table(record)))
+    for cell in cells:
+        if cell.reason:
+            print(f"H {cell.size}, batch {cell.batch}, {cell.entry}: {cell.who} - {cell.reason}")
 
 
 def _options(arguments: Iterable[str] | None) -> argparse.Namespace:

@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import korisk as kr
+from benchmarks.markdown import header, line
 from benchmarks.planner import curves, rivals
 from benchmarks.planner.curves import DATABASES, Case, Pair
 from korisk.curves.curve import Curve
@@ -340,14 +341,9 @@ def short(value: float, digits: int = 3) -> str:
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
-def line(*cells: str) -> str:
-    """A row of a table."""
-    return f"| {' | '.join(cells)} |"
-
-
 def head(*cells: str) -> list[str]:
     """A blank line and the first two lines of a table."""
-    return ["", line(*cells), line(*("---" for _ in cells))]
+    return ["", *header(*cells)]
 
 
 def of_scores(kept: dict[str, Any]) -> Iterator[str]:

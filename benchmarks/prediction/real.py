@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.markdown import table
 from benchmarks.prediction.real_images import CHOOSE, POINTS, REPORT
 from korisk.planning.recommend import TAIL
 from korisk.prediction.rehearsal.simulation import Training
@@ -153,8 +154,7 @@ def rows(records: Sequence[Record]) -> Iterator[list[str]]:
 def tables(records: Sequence[Record]) -> str:
     """A Markdown table."""
     heads = ["model", "images", "population", "curves", "median off", "worst", "factor beyond"]
-    lines = [[*heads, "bands hold", "beyond"], ["---"] * 9, *rows(records)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table([*rows(records)], [*heads, "bands hold", "beyond"])
 
 
 def main() -> None:
