@@ -281,7 +281,7 @@ def test_the_tables_of_burgers_are_those_of_the_kept_curves() -> None:
     page = (ROOT / "docs" / "explanation" / "problems.md").read_text("utf-8")
     bench = benchmark("networks.burgers")
     setting = bench.Setting(dimension=1)
-    rows, table = setting.read(), setting.results.with_suffix(".txt").read_text()
+    rows, table = bench.read(setting.results), setting.results.with_suffix(".txt").read_text()
     # Every viscosity, network, size and seed was trained, with the settings that were tuned.
     cells = len(bench.VISCOSITIES) * len(bench.NAMES) * (len(bench.SIZES) + 1) * len(bench.SEEDS)
     assert len(rows) == cells
@@ -309,7 +309,7 @@ def test_the_tables_of_burgers_are_those_of_the_kept_curves() -> None:
 def test_what_the_page_says_of_burgers_in_the_plane_is_in_the_kept_curves() -> None:
     page = " ".join((ROOT / "docs" / "explanation" / "problems.md").read_text("utf-8").split())
     bench = benchmark("networks.burgers")
-    rows = bench.Setting(dimension=2).read()
+    rows = bench.read(bench.Setting(dimension=2).results)
     scale = {nu: bench.means(rows, nu, "dense")[0] for nu in bench.VISCOSITIES}
     untrained = [bench.percent(bench.means(rows, nu, "solver-cnn")[0] / scale[nu]) for nu in scale]
     assert f"untrained it has {untrained[0]}, {untrained[1]} and {untrained[2]}" in page

@@ -17,7 +17,6 @@ all networks and sizes have. N = 0 is the untrained network.
 """
 
 import argparse
-import csv
 import json
 import math
 import time
@@ -31,6 +30,7 @@ from torch import Tensor
 
 import korisk as kr
 from benchmarks.markdown import header, line
+from benchmarks.rows import append, read
 from korisk.fitting import Recipe
 from korisk.fitting.gradient.train import Member, train_many
 from korisk.fitting.ridge.choice import Scorer
@@ -99,21 +99,9 @@ class Setting:
             seed: of.pools(seed=seed, **counts, test=test, device=self.device) for seed in seeds
         }
 
-    def read(self) -> list[dict[str, str]]:
-        """The rows of the results."""
-        if not self.results.exists():
-            return []
-        with self.results.open(newline="") as file:
-            return list(csv.DictReader(file))
-
 
 def errors(
-    of: PdeProblem,
-    network: str,
-    pools: Mapping[int, Pools],
-    sizes: Sequence[int],
-    *,
-    rate: float,
+    of: PdeProblem, network: str, pools: Mapping[int, Pools], sizes: Sequence[int], *, rate: float
 ) -> Iterator[tuple[int, int, float]]:
     """N, seed and mean squared test error, untrained and trained."""
     kind = "solver-cnn" if network == "wrong" else network
@@ -186,7 +174,7 @@ def chosen(setting: Setting, network: str) -> float:
 
 def run(setting: Setting, networks: Sequence[str], viscosities: Sequence[float]) -> None:
     """Train what is missing, and append it."""
-    have = {(row["viscosity"], row["network"]) for row in setting.read()}
+    have = {(row["viscosity"], row["network"]) for row in read(setting.results)}
     for viscosity in viscosities:
         missing = [network for network in networks if (str(viscosity), network) not in have]
         pools = setting.pools(viscosity, SEEDS, test=TEST) if missing else {}
@@ -198,13 +186,9 @@ def run(setting: Setting, networks: Sequence[str], viscosities: Sequence[float])
             else:
                 results = list(errors(of, network, pools, SIZES, rate=chosen(setting, network)))
             seconds = (time.perf_counter() - start) / len(results)
-            new = not setting.results.exists()
-            with setting.results.open("a", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerows([COLUMNS] if new else [])
-                for n, seed, value in sorted(results):
-                    row = (viscosity, network, n, seed, f"{value:.6g}", f"{seconds:.1f}")
-                    writer.writerow(row)
+            about, took = (viscosity, network), f"{seconds:.1f}"
+            rows = [(*about, n, seed, f"{value:.6g}", took) for n, seed, value in sorted(results)]
+            append(setting.results, COLUMNS, rows)
             print(network, viscosity, f"{seconds * len(results):.0f} s", flush=True)
 
 
@@ -267,7 +251,7 @@ def percent(share: float) -> str:
 
 def tables(setting: Setting) -> None:
     """Write Markdown: errors, samples for targets, and what was tuned; of what was trained."""
-    rows = setting.read()
+    rows = read(setting.results)
     trained = {(float(row["viscosity"]), row["network"]) for row in rows}
     scale = {viscosity: means(rows, viscosity, "dense")[0] for viscosity in VISCOSITIES}
     text = ["### Errors", ""]

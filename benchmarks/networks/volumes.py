@@ -13,7 +13,6 @@ There are three draws of the examples, of which the stored result has the first.
 """
 
 import argparse
-import csv
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 
 import korisk as kr
 from benchmarks.markdown import header, line
+from benchmarks.rows import append, read
 from korisk.fitting.gradient.train import Member, train_many
 from korisk.operators import ConeBeam, fbp
 from korisk.problems import CtProblem, CtScanner, Gaussian, random_volumes
@@ -135,7 +135,7 @@ def rehearse(name: str, draw: int, device: str) -> list[tuple[object, ...]]:
 
 def run(names: Sequence[str], draws: Sequence[int], device: str) -> None:
     """Train what is missing, and append it."""
-    have = {(row["network"], row["source"]) for row in read()}
+    have = {(row["network"], row["source"]) for row in read(RESULTS)}
     for source in (MEASURED, *(f"draw {draw}" for draw in draws)):
         for name in names:
             if (name, source) in have:
@@ -145,20 +145,8 @@ def run(names: Sequence[str], draws: Sequence[int], device: str) -> None:
                 rows = measure(name, device)
             else:
                 rows = rehearse(name, int(source.split()[1]), device)
-            new = not RESULTS.exists()
-            with RESULTS.open("a", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerows([COLUMNS] if new else [])
-                writer.writerows(rows)
+            append(RESULTS, COLUMNS, rows)
             print(name, source, f"{time.perf_counter() - start:.0f} s", flush=True)
-
-
-def read() -> list[dict[str, str]]:
-    """The rows of the results."""
-    if not RESULTS.exists():
-        return []
-    with RESULTS.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def curve(rows: Sequence[Row], name: str, source: str, variant: str = "plain") -> kr.Curve:
@@ -193,7 +181,7 @@ def rehearsal(rows: Sequence[Row], name: str, source: str) -> kr.Rehearsal:
 
 def tables() -> str:
     """Markdown: the measured errors, and where they lie in the bands of each rehearsal."""
-    rows = read()
+    rows = read(RESULTS)
     sources = dict.fromkeys(row["source"] for row in rows if row["source"] != MEASURED)
     draws = [f"rehearsed, examples {number + 1}" for number in range(len(sources))]
     text = ["### Errors", ""]

@@ -18,7 +18,6 @@ as soon as it is finished. `--tables` makes Markdown of benchmarks/results/worth
 """
 
 import argparse
-import csv
 import json
 import math
 import time
@@ -31,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 import korisk as kr
+from benchmarks.rows import append, read
 from korisk.ablation import Replacement, replaced
 from korisk.ablation.ablation import default_target
 from korisk.networks import zoo
@@ -166,10 +166,7 @@ def real_images(folder: Path, name: str) -> tuple[np.ndarray, list[str] | None]:
 
 def measure(a: argparse.Namespace) -> None:
     """Append the curves that are not in the file yet."""
-    if not a.out.exists():
-        a.out.write_text(",".join(COLUMNS) + "\n")
-    with a.out.open(newline="") as file:
-        done = {tuple(row[key] for key in COLUMNS[:4]) for row in csv.DictReader(file)}
+    done = {tuple(row[key] for key in COLUMNS[:4]) for row in read(a.out)}
     begun, longest = time.monotonic(), 0.0
     for kind, network, images, arm in cases():
         if (kind, network, images, arm) in done or kind not in a.problems.split(","):
@@ -196,13 +193,11 @@ def measure(a: argparse.Namespace) -> None:
             training=training,
             **given,
         )
-        rows = zip(made.curve.n, made.curve.seed, made.curve.error, strict=True)
-        with a.out.open("a") as table:
-            for n, seed, error in rows:
-                cells = (kind, network, images, arm, made.parameters, n, seed, f"{error:.6g}")
-                csv.writer(table, lineterminator="\n").writerow(cells)
-        longest = max(longest, time.monotonic() - start)
+        measured = zip(made.curve.n, made.curve.seed, made.curve.error, strict=True)
+        about = kind, network, images, arm, made.parameters
+        append(a.out, COLUMNS, [(*about, n, seed, f"{error:.6g}") for n, seed, error in measured])
         spent = time.monotonic() - start
+        longest = max(longest, spent)
         print(f"{spent:5.1f} s  {kind} {network} {images} {arm}", *made.notes, flush=True)
 
 
@@ -230,11 +225,10 @@ def bounds() -> None:
 def curves() -> dict[tuple[str, str, str], dict[str, kr.Curve]]:
     """The curves of RESULTS by problem, network and images, then by arm."""
     found: dict[tuple[str, str, str], dict[str, list[tuple[int, float, str]]]] = {}
-    with RESULTS.open(newline="") as file:
-        for row in csv.DictReader(file):
-            arms = found.setdefault((row["problem"], row["network"], row["images"]), {})
-            cell = (int(row["n"]), float(row["error"]), row["seed"])
-            arms.setdefault(row["arm"], []).append(cell)
+    for row in read(RESULTS):
+        arms = found.setdefault((row["problem"], row["network"], row["images"]), {})
+        cell = (int(row["n"]), float(row["error"]), row["seed"])
+        arms.setdefault(row["arm"], []).append(cell)
     made: dict[tuple[str, str, str], dict[str, kr.Curve]] = {}
     for case, arms in found.items():
         for arm, rows in arms.items():

@@ -7,9 +7,9 @@ measured and the fastest counts; why it cannot do something is said below the ta
 operator is no part of any time. Each peer has its own discretization: --check says how far they
 agree. Other work on the machine makes the figures too large: the load before the run is shown.
 
-On CUDA, times are those of CUDA events, and "of copying speed" is the time in which the images could
-be read once and the sinograms written once at the speed of a large copy on the same card, as a part
-of the time taken.
+On CUDA, times are those of CUDA events, and "of copying speed" is the time in which the images
+could be read once and the sinograms written once at the speed of a large copy on the same card, as
+a part of the time taken.
 
     python -m benchmarks.operators.compare [--sizes 64,128,256,512] [--batches 1,32] [--device
         cpu|cuda]

@@ -16,8 +16,6 @@ default show whether the networks had converged.
 """
 
 import argparse
-import csv
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +29,7 @@ import korisk as kr
 from benchmarks.markdown import header, line
 from benchmarks.networks.burgers import needed, ratio
 from benchmarks.operators.shepp_logan import ELLIPSES
+from benchmarks.rows import append, read
 from korisk.ablation import Replacement
 from korisk.networks import zoo
 from korisk.operators import LinearOperator, Matrix
@@ -101,56 +100,30 @@ def network(
 
 
 def train(
-    kind: str,
-    images: str,
-    population: NDArray[np.float64],
-    arms: Sequence[Handled],
-    options: argparse.Namespace,
+    kind: str, images: str, population: NDArray[np.float64], options: argparse.Namespace
 ) -> None:
     """Train networks of one scan and one population, and append their errors."""
     begun = time.perf_counter()
     build, known = network(kind, "known", options.device)
-    moving = problem(kind, "known").operator(options.device).to(torch.float32)
-    with tempfile.TemporaryDirectory() as folder:  # the network that knows is trained once
-        for handled in arms:
-            wrong = network(kind, handled, options.device)[1]
-            ablation = kr.ablate(
-                build,
-                moving,
-                population,
-                NOISE,
-                replace=Replacement(layer=known.name, by="wrong", wrong=wrong),
-                sizes=SIZES,
-                seeds=SEEDS,
-                training=kr.prediction.Training(steps=options.steps),
-                bound=False,
-                folder=folder,
-            )
-            curves: dict[str, kr.Curve] = {handled: ablation.curves[1]}
-            if handled == "ignored":
-                curves["known"] = ablation.curves[0]
-                print(ablation.first.simulated, *ablation.notes, sep="\n", flush=True)
-            write(kind, images, options.steps, curves)
-            print(kind, images, handled, f"{time.perf_counter() - begun:.0f} s", flush=True)
-
-
-def write(kind: str, images: str, steps: int, curves: Mapping[str, kr.Curve]) -> None:
-    """Append the errors of some networks."""
-    new = not RESULTS.exists()
-    with RESULTS.open("a", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([COLUMNS] if new else [])
-        for handled, curve in curves.items():
-            for n, error, seed in zip(curve.n, curve.error, curve.seed, strict=True):
-                writer.writerow((kind, images, handled, steps, n, seed, f"{error:.6g}"))
-
-
-def read() -> list[dict[str, str]]:
-    """The rows of the results."""
-    if not RESULTS.exists():
-        return []
-    with RESULTS.open(newline="") as file:
-        return list(csv.DictReader(file))
+    ablation = kr.ablate(
+        build,
+        problem(kind, "known").operator(options.device).to(torch.float32),
+        population,
+        NOISE,
+        replace=Replacement(
+            layer=known.name, by="wrong", wrong=network(kind, "ignored", options.device)[1]
+        ),
+        sizes=SIZES,
+        seeds=SEEDS,
+        training=kr.prediction.Training(steps=options.steps),
+        bound=False,
+    )
+    print(ablation.first.simulated, *ablation.notes, sep="\n", flush=True)
+    for handled, curve in zip(("known", "ignored"), ablation.curves, strict=True):
+        measured = zip(curve.n, curve.error, curve.seed, strict=True)
+        about = kind, images, handled, options.steps
+        append(RESULTS, COLUMNS, [(*about, n, seed, f"{error:.6g}") for n, error, seed in measured])
+    print(kind, images, f"{time.perf_counter() - begun:.0f} s", flush=True)
 
 
 def curves_of(rows: Sequence[Row], steps: int) -> dict[tuple[str, str], dict[str, kr.Curve]]:
@@ -179,7 +152,7 @@ def curves_of(rows: Sequence[Row], steps: int) -> dict[tuple[str, str], dict[str
 
 def tables() -> str:
     """Markdown: errors, samples for two targets, and whether training had converged."""
-    rows = read()
+    rows = read(RESULTS)
     curves = curves_of(rows, STEPS)
     text = ["### Errors", ""]
     text += header("scan", "images", "motion", *(f"N = {n}" for n in SIZES))
@@ -215,7 +188,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--images", type=Path, help="folder with NAME.npz of real slices")
     parser.add_argument("--scan", choices=tuple(REAL), help="default: both")
-    parser.add_argument("--population", choices=("heads", "slices"), help="default: both")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tables", action="store_true")
@@ -223,19 +195,15 @@ def main() -> None:
     if options.tables:
         TABLES.write_text(tables())
         return
-    have = {(row["scan"], row["images"], row["motion"], int(row["steps"])) for row in read()}
-    changed: tuple[Handled, ...] = ("ignored",)
+    have = {(row["scan"], row["images"], int(row["steps"])) for row in read(RESULTS)}
     for kind in REAL if options.scan is None else [options.scan]:
-        populations = {}
-        if options.population != "slices":
-            populations["heads"] = heads(IMAGES)
-        if options.population != "heads" and options.images is not None:
+        populations = {"heads": heads(IMAGES)}
+        if options.images is not None:
             name, words = REAL[kind]
             populations[words] = np.load(options.images / f"{name}.npz")["pool"][:IMAGES] / 255.0
         for images, population in populations.items():
-            arms = [arm for arm in changed if (kind, images, arm, options.steps) not in have]
-            if arms:
-                train(kind, images, population, arms, options)
+            if (kind, images, options.steps) not in have:
+                train(kind, images, population, options)
 
 
 if __name__ == "__main__":

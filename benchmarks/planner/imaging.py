@@ -21,7 +21,6 @@ at most.
 """
 
 import argparse
-import csv
 import math
 import sys
 import time
@@ -49,6 +48,7 @@ from benchmarks.planner.image_networks import (
     UNet,
     generator,
 )
+from benchmarks.rows import append, read
 
 Array = NDArray[np.float64]
 
@@ -326,14 +326,6 @@ def curve(setting: Setting, network: str, data: Data, device: str) -> Iterator[t
         yield (*key, str(n), str(seed), f"{error:.6g}", f"{train:.6g}")
 
 
-def there(out: Path) -> set[tuple[str, ...]]:
-    """The curves that the file has: problem, network and population."""
-    if not out.exists():
-        return set()
-    with out.open(newline="") as file:
-        return {tuple(row[:3]) for row in csv.reader(file) if len(row) == len(COLUMNS)}
-
-
 def main() -> int:
     """Train what is not in the file yet, and append it, one curve at a time."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -345,7 +337,8 @@ def main() -> int:
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--list", action="store_true", help="print the settings and train nothing")
     options = parser.parse_args()
-    done, start = there(options.out), time.perf_counter()
+    start = time.perf_counter()
+    done = {tuple(row.values())[:3] for row in read(options.out)}
     for index, setting in enumerate(settings()[: options.settings], 1):
         left = [n for n in setting.networks if (setting.problem, n, setting.population) not in done]
         if options.list:
@@ -358,10 +351,7 @@ def main() -> int:
                     print(f"{options.minutes:g} minutes are used up: run again to go on")
                     return 0
                 rows = list(curve(setting, network, data, options.device))
-                fresh = not options.out.exists()
-                with options.out.open("a", newline="") as file:
-                    writer = csv.writer(file, lineterminator="\n")
-                    writer.writerows([COLUMNS, *rows] if fresh else rows)
+                append(options.out, COLUMNS, rows)
                 print(
                     f"{index} {setting.problem} {network} {setting.population} {setting.noise:g} "
                     f"{setting.recipe}: {time.perf_counter() - before:.1f} s, MSE {rows[0][-2]} to "

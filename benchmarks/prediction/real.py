@@ -12,7 +12,6 @@ examples. Constants of rehearsals were chosen on other networks (benchmarks/pred
 """
 
 import argparse
-import csv
 import json
 import math
 import statistics
@@ -28,6 +27,7 @@ import numpy as np
 
 from benchmarks.markdown import table
 from benchmarks.prediction.real_images import CHOOSE, POINTS, REPORT
+from benchmarks.rows import read
 from korisk.planning.recommend import TAIL
 from korisk.prediction.rehearsal.simulation import Training
 from korisk.prediction.study import Request, rehearse_study
@@ -42,11 +42,10 @@ Record = dict[str, Any]
 def measured(path: Path, populations: Sequence[str], points: Sequence[str]) -> dict[Any, Any]:
     """Mean errors over seeds by population and point, then model and N."""
     errors: dict[Any, Any] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["population"] in populations and row["point"].split()[0] in points:
-                key = row["population"], row["point"]
-                errors[key][row["model"]][int(row["n"])].append(float(row["mse"]))
+    for row in read(path):
+        if row["population"] in populations and row["point"].split()[0] in points:
+            key = row["population"], row["point"]
+            errors[key][row["model"]][int(row["n"])].append(float(row["mse"]))
     return {
         key: {
             model: {n: statistics.fmean(v) for n, v in sizes.items()} for model, sizes in m.items()
@@ -74,9 +73,7 @@ def judged(
         start = time.process_time()
         arguments = {"sizes": SIZES, "seeds": seeds, "training": Training(examples=len(images))}
         (made,) = rehearse_study(
-            Study(content, ran=True),
-            Request(examples=len(images)),
-            options=lambda _: arguments,
+            Study(content, ran=True), Request(examples=len(images)), options=lambda _: arguments
         )
         seconds = time.process_time() - start
     for prediction in made.forecasts:
