@@ -1,8 +1,7 @@
 """A hybrid network around a known solver against a plain network, on Burgers.
 
     python -m benchmarks.networks.burgers --tune    # rates: burgers_tuned.json
-    python -m benchmarks.networks.burgers [--network NAME] [--viscosity NU]
-                                                    # trains what burgers.csv does not have
+    python -m benchmarks.networks.burgers           # trains what burgers.csv does not have
     python -m benchmarks.networks.burgers --tables  # results/burgers.txt
 
 All three take --dimension 2, for fields in the plane (burgers_2d.csv and so on), and --device.
@@ -172,11 +171,11 @@ def chosen(setting: Setting, network: str) -> float:
     return float(best["rate"])
 
 
-def run(setting: Setting, networks: Sequence[str], viscosities: Sequence[float]) -> None:
+def run(setting: Setting) -> None:
     """Train what is missing, and append it."""
     have = {(row["viscosity"], row["network"]) for row in read(setting.results)}
-    for viscosity in viscosities:
-        missing = [network for network in networks if (str(viscosity), network) not in have]
+    for viscosity in VISCOSITIES:
+        missing = [network for network in NAMES if (str(viscosity), network) not in have]
         pools = setting.pools(viscosity, SEEDS, test=TEST) if missing else {}
         for network in missing:
             start = time.perf_counter()
@@ -306,8 +305,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--tables", action="store_true")
-    parser.add_argument("--network", choices=list(NAMES))
-    parser.add_argument("--viscosity", type=float, choices=VISCOSITIES)
     parser.add_argument("--dimension", type=int, choices=tuple(FINE), default=1)
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
@@ -317,8 +314,7 @@ def main() -> None:
     elif options.tables:
         tables(setting)
     else:
-        networks = list(NAMES) if options.network is None else [options.network]
-        run(setting, networks, VISCOSITIES if options.viscosity is None else [options.viscosity])
+        run(setting)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Volumes behind a cone beam: does a rehearsal from 24 of them tell the measured learning curve?
 
-    python -m benchmarks.networks.volumes [--network NAME] [--draws 3] [--device cuda]
-                                                     # trains what volumes.csv does not have
+    python -m benchmarks.networks.volumes [--device cuda]    # trains what volumes.csv does not have
     python -m benchmarks.networks.volumes --tables   # results/volumes.txt
 
 A cone beam takes 24 views of volumes of 32^3 voxels with 2% of noise. One network is FDK and two
@@ -133,11 +132,11 @@ def rehearse(name: str, draw: int, device: str) -> list[tuple[object, ...]]:
     return rows
 
 
-def run(names: Sequence[str], draws: Sequence[int], device: str) -> None:
+def run(device: str) -> None:
     """Train what is missing, and append it."""
     have = {(row["network"], row["source"]) for row in read(RESULTS)}
-    for source in (MEASURED, *(f"draw {draw}" for draw in draws)):
-        for name in names:
+    for source in (MEASURED, *(f"draw {draw}" for draw in DRAWS)):
+        for name in NAMES:
             if (name, source) in have:
                 continue
             start = time.perf_counter()
@@ -213,16 +212,13 @@ def tables() -> str:
 def main() -> None:
     """Train, or write tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--network", choices=tuple(NAMES), help="default: both")
-    parser.add_argument("--draws", type=int, default=len(DRAWS), help="of the examples")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tables", action="store_true")
     options = parser.parse_args()
     if options.tables:
         TABLES.write_text(tables())
     else:
-        names = list(NAMES) if options.network is None else [options.network]
-        run(names, DRAWS[: options.draws], options.device)
+        run(options.device)
 
 
 if __name__ == "__main__":

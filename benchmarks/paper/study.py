@@ -14,8 +14,8 @@ The fits of both are compared: test errors and chosen lambdas.
         cpu|cuda]
         [--seeds 1,2,3] [--json FILE]
 
-With --json, figures go into FILE in place of earlier ones of the same kind; study_tables.py prints
-them again.
+With --json, figures go into FILE in place of earlier ones of the same kind, which
+reproduction_tables.py prints again.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper import study_tables
+from benchmarks.paper import reproduction_tables
 
 SIDES = [8, 16, 32]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -107,7 +107,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     if not kept:
         kept["speed"] = measure_speed(options.rounds)
     _keep(options.json, kept)
-    print("\n".join(study_tables.tables(kept)))
+    print("\n".join(reproduction_tables.tables(kept)))
 
 
 def _keep(path: Path | None, kept: Figures) -> None:

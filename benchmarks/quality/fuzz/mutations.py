@@ -182,20 +182,9 @@ _SCRIPTS = [
 _COLUMNS = {
     "meta": ("name", "value", "digest"),
     "cells": (
-        *(
-            "key",
-            "digest",
-            "device_memory",
-            "point",
-            "seed",
-            "spec",
-            "spec_hash",
-            "error",
-            "attempts",
-            "started",
-            "seconds",
-        ),
-        *("cpu_seconds", "peak_memory", "machine", "versions", "detail", "status"),
+        *("key", "digest", "device_memory", "point", "seed", "spec", "spec_hash", "error"),
+        *("attempts", "started", "seconds", "cpu_seconds", "peak_memory", "machine", "versions"),
+        *("detail", "status"),
     ),
     "rows": ("cell", "model", "n", "metrics", "detail", "digest"),
     "arrays": ("cell", "name", "dtype", "shape", "content", "digest"),

@@ -31,6 +31,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from benchmarks.quality import tables
 from benchmarks.quality.fuzz.readers import READERS, Reader, refusal
 from benchmarks.quality.fuzz.watch import SECONDS, limit_memory, tried
 from korisk.store.usage import machine, versions
@@ -92,12 +93,23 @@ def main() -> None:
         for piece in as_completed(pieces):
             tallies[piece.result().reader].add(piece.result())
     minutes = (time.monotonic() - begun) / 60
-    print("\n".join(table(list(tallies.values()), minutes)))
+    faults = [fault for tally in tallies.values() for fault in tally.faults]
+    found = {
+        "machine": dict(machine()),
+        "versions": dict(versions()),
+        "seed": options.seed,
+        "workers": options.workers,
+        "minutes": minutes,
+        "files": sum(tally.tried for tally in tallies.values()),
+        "faults": len(faults),
+        "readers": [asdict(tally) for tally in tallies.values()],
+    }
+    print(*tables.tried(found), *faults, sep="\n")
     for name, need in missing.items():
         print(f"Left out: {name}, which needs {need}.")
     if options.json is not None:
-        options.json.write_text(json.dumps(_kept(tallies, minutes, options), indent=1) + "\n")
-    sys.exit(1 if any(tally.faults for tally in tallies.values()) else 0)
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    sys.exit(1 if faults else 0)
 
 
 def _options() -> Any:
@@ -224,40 +236,6 @@ def _child(
         if fault:
             fault = _keep(reader, keep, number, content, fault)
         connection.send((outcome, seconds, memory, fault))
-
-
-# --- What is said --------------------------------------------------------------------------------
-
-
-def table(tallies: list[Tally], minutes: float) -> Iterator[str]:
-    """The table in Markdown, with the faults below it."""
-    outcomes = "read | refused in words | crashes | hangs | out of memory"
-    yield f"| reader | files | {outcomes} | slowest | most memory | files a second |"
-    yield "| --- |" + 9 * " ---: |"
-    for each in tallies:
-        counts = [each.tried, each.accepted, each.refused]
-        counts += [each.crashes, each.hangs, each.shortages]
-        cells = " | ".join(f"{count:,}" for count in counts)
-        size = f"{each.slowest:.2f} s | {each.memory / 2**20:,.0f} MiB"
-        speed = each.tried / max(each.seconds, 1e-9)
-        yield f"| {each.reader} | {cells} | {size} | {speed:,.0f} |"
-    tried = sum(each.tried for each in tallies)
-    faults = [fault for each in tallies for fault in each.faults]
-    yield f"\n{tried:,} files in {minutes:.1f} minutes, {len(faults)} faults."
-    yield from faults
-
-
-def _kept(tallies: dict[str, Tally], minutes: float, options: Any) -> dict[str, Any]:
-    return {
-        "machine": dict(machine()),
-        "versions": dict(versions()),
-        "seed": options.seed,
-        "workers": options.workers,
-        "minutes": minutes,
-        "files": sum(each.tried for each in tallies.values()),
-        "faults": sum(len(each.faults) for each in tallies.values()),
-        "readers": [asdict(each) for each in tallies.values()],
-    }
 
 
 if __name__ == "__main__":
