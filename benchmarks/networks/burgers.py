@@ -30,6 +30,7 @@ from torch import Tensor
 import korisk as kr
 from benchmarks.markdown import header, line
 from benchmarks.rows import append, read
+from benchmarks.rows import curve as curve_of
 from korisk.fitting import Recipe
 from korisk.fitting.gradient.train import Member, train_many
 from korisk.fitting.ridge.choice import Scorer
@@ -200,13 +201,11 @@ def means(rows: Sequence[Mapping[str, str]], viscosity: float, network: str) -> 
     return {n: float(np.mean(values)) for n, values in sorted(found.items())}
 
 
-def curve(rows: Sequence[Mapping[str, str]], viscosity: float, network: str) -> kr.Curve:
+def curve(rows: Sequence[dict[str, str]], viscosity: float, network: str) -> kr.Curve:
     """The learning curve of a network from N = 2 on, as the planner takes it."""
-    mine = [row for row in rows if (row["viscosity"], row["network"]) == (str(viscosity), network)]
-    mine = [row for row in mine if int(row["n"]) >= 2]
-    sizes, errors_of = [int(row["n"]) for row in mine], [float(row["mse"]) for row in mine]
-    seeds = [row["seed"] for row in mine]
-    return kr.Curve(sizes, errors_of, seed=seeds, model=NAMES[network], metric="mse")
+    key = str(viscosity), network
+    mine = [row for row in rows if (row["viscosity"], row["network"]) == key and int(row["n"]) >= 2]
+    return curve_of(mine, NAMES[network])
 
 
 def met_at_once(of: kr.Curve, target: float) -> bool:

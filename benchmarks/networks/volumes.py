@@ -13,7 +13,7 @@ There are three draws of the examples, of which the stored result has the first.
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 import korisk as kr
 from benchmarks.markdown import header, line
-from benchmarks.rows import append, read
+from benchmarks.rows import append, curve, read
 from korisk.fitting.gradient.train import Member, train_many
 from korisk.operators import ConeBeam, fbp
 from korisk.problems import CtProblem, CtScanner, Gaussian, random_volumes
@@ -30,7 +30,7 @@ from korisk.problems import CtProblem, CtScanner, Gaussian, random_volumes
 RESULTS = Path(__file__).parents[1] / "results" / "volumes.csv"
 TABLES = RESULTS.with_suffix(".txt")
 COLUMNS = ("network", "source", "variant", "n", "seed", "mse", "unaltered", "level", "seconds")
-Row = Mapping[str, str]
+Row = dict[str, str]
 
 SIDE, VIEWS, BINS, NOISE = 32, 24, 40, 0.02
 CHANNELS = 6
@@ -123,11 +123,11 @@ def rehearse(name: str, draw: int, device: str) -> list[tuple[object, ...]]:
     )
     print(told.simulated, *told.notes, sep="\n", flush=True)
     rows: list[tuple[object, ...]] = []
-    for variant, curve in (("plain", told.curve), ("distinct", told.distinct)):
-        if curve is None:
+    for variant, made in (("plain", told.curve), ("distinct", told.distinct)):
+        if made is None:
             continue
         facts = told.unaltered, f"{told.level:.6g}", f"{told.seconds:.0f}"
-        for n, error, seed in zip(curve.n, curve.error, curve.seed, strict=True):
+        for n, error, seed in zip(made.n, made.error, made.seed, strict=True):
             rows.append((name, f"draw {draw}", variant, n, seed, f"{error:.6g}", *facts))
     return rows
 
@@ -148,21 +148,17 @@ def run(device: str) -> None:
             print(name, source, f"{time.perf_counter() - start:.0f} s", flush=True)
 
 
-def curve(rows: Sequence[Row], name: str, source: str, variant: str = "plain") -> kr.Curve:
+def measured(rows: Sequence[Row], name: str, source: str, variant: str = "plain") -> kr.Curve:
     """A curve of the results."""
-    chosen = [
-        row
-        for row in rows
-        if (row["network"], row["source"], row["variant"]) == (name, source, variant)
-    ]
-    sizes, errors = [int(row["n"]) for row in chosen], [float(row["mse"]) for row in chosen]
-    return kr.Curve(sizes, errors, [row["seed"] for row in chosen], NAMES[name], "mse")
+    key = name, source, variant
+    chosen = [row for row in rows if (row["network"], row["source"], row["variant"]) == key]
+    return curve(chosen, NAMES[name])
 
 
 def rehearsal(rows: Sequence[Row], name: str, source: str) -> kr.Rehearsal:
     """A rehearsal of the results."""
     facts = next(row for row in rows if (row["network"], row["source"]) == (name, source))
-    plain, half = (curve(rows, name, source, variant) for variant in ("plain", "halved"))
+    plain, half = (measured(rows, name, source, variant) for variant in ("plain", "halved"))
     distinct = int(facts["unaltered"])
     return kr.Rehearsal(
         curve=plain,
@@ -188,7 +184,7 @@ def tables() -> str:
     inside, questions, ratios = 0, 0, []
     for name in NAMES:
         rehearsals = [rehearsal(rows, name, source) for source in sources]
-        for n, error in zip(SIZES, curve(rows, name, MEASURED).means, strict=True):
+        for n, error in zip(SIZES, measured(rows, name, MEASURED).means, strict=True):
             cells = []
             for then in (made.forecast().at(n) for made in rehearsals):
                 held = then.lower <= error <= then.upper

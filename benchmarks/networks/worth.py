@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 import korisk as kr
-from benchmarks.rows import append, read
+from benchmarks.rows import append, curve, read
 from korisk.ablation import Replacement, replaced
 from korisk.ablation.ablation import default_target
 from korisk.networks import zoo
@@ -82,7 +82,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "dense, rate 0.003, 8,000 steps": {"by": "dense", "rate": 3e-3, "steps": 8000},
 }
 PAIR = ("known", "dense")
-MRI, BLUR = ("brain_mri_a", "ellipses"), ("photos", "ellipses")
+CT, MRI, BLUR = ("ellipses", "chest_ct"), ("brain_mri_a", "ellipses"), ("photos", "ellipses")
 
 
 class CoilUNet(nn.Module):
@@ -132,27 +132,29 @@ def problem(
 
 def cases() -> list[tuple[str, str, str, str]]:
     """Problem, network, images and arm of every curve, the most important ones first."""
-    found = [("ct", "inverse-unet", images, arm) for images in ("ellipses",) for arm in PAIR]
-    found += [("ct", "inverse-unet", "ellipses", arm) for arm in ("1% wrong", "5% wrong")]
-    found += [("ct", "inverse-unet", "ellipses", "20% wrong")]
-    found += [("mri", "F^T + U-Net", "brain_mri_a", arm) for arm in PAIR]
-    found += [("blur", "inverse-unet", "photos", arm) for arm in PAIR]
-    for images in ("ellipses", "chest_ct"):
-        found += [("ct", network, images, arm) for network in NETWORKS for arm in PAIR]
-    more = ("1% wrong", "5% wrong", "20% wrong")
-    found += [("ct", "inverse-unet", "chest_ct", arm) for arm in more]
-    found += [("ct", "inverse-unet", "chest_ct", arm) for arm in list(ARMS)[2:5]]
-    found += [("ct", "inverse-unet", "chest_ct", "dense from 20% wrong")]
-    found += [("ct", "inverse-unet", "ellipses", arm) for arm in ARMS if "steps" in arm]
-    found += [("ct", "inverse-unet", "ellipses", arm) for arm in ARMS if "rate" in arm]
-    found += [("ct", "inverse-unet", "chest_ct", "dense, rate 0.003")]
-    found += [("mri", "F^T + U-Net", images, "dense, rate 0.003") for images in MRI]
-    found += [("blur", "inverse-unet", images, "dense, rate 0.003") for images in BLUR]
-    found += [("ct", network, "fashion", arm) for network in NETWORKS for arm in PAIR]
-    found += [("mri", "F^T + U-Net", "ellipses", arm) for arm in PAIR]
-    found += [("blur", "inverse-unet", "ellipses", arm) for arm in (*PAIR, "convolution")]
-    found += [("blur", "inverse-unet", "photos", arm) for arm in ("convolution", "20% wrong")]
-    return list(dict.fromkeys(found))
+    wrong = ("1% wrong", "5% wrong", "20% wrong")
+    recipes = [arm for arm, options in ARMS.items() if "steps" in options or "rate" in options]
+    learned = ("dense from it", "low rank 32", "convolution", "dense from 20% wrong")
+    pairs = [("ct", network, (*CT, "fashion"), PAIR) for network in NETWORKS]
+    table = [
+        ("ct", "inverse-unet", CT[:1], (*PAIR, *wrong)),
+        ("mri", "F^T + U-Net", MRI, PAIR),
+        ("blur", "inverse-unet", BLUR, PAIR),
+        *pairs,
+        ("ct", "inverse-unet", CT[1:], (*wrong, *learned, "dense, rate 0.003")),
+        ("ct", "inverse-unet", CT[:1], recipes),
+        ("mri", "F^T + U-Net", MRI, ("dense, rate 0.003",)),
+        ("blur", "inverse-unet", BLUR, ("dense, rate 0.003", "convolution")),
+        ("blur", "inverse-unet", BLUR[:1], ("20% wrong",)),
+    ]
+    return list(
+        dict.fromkeys(
+            (kind, network, images, arm)
+            for kind, network, several, arms in table
+            for images in several
+            for arm in arms
+        )
+    )
 
 
 def real_images(folder: Path, name: str) -> tuple[np.ndarray, list[str] | None]:
@@ -223,17 +225,14 @@ def bounds() -> None:
 
 def curves() -> dict[tuple[str, str, str], dict[str, kr.Curve]]:
     """The curves of RESULTS by problem, network and images, then by arm."""
-    found: dict[tuple[str, str, str], dict[str, list[tuple[int, float, str]]]] = {}
+    found: dict[tuple[str, str, str], dict[str, list[dict[str, str]]]] = {}
     for row in read(RESULTS):
         arms = found.setdefault((row["problem"], row["network"], row["images"]), {})
-        cell = (int(row["n"]), float(row["error"]), row["seed"])
-        arms.setdefault(row["arm"], []).append(cell)
-    made: dict[tuple[str, str, str], dict[str, kr.Curve]] = {}
-    for case, arms in found.items():
-        for arm, rows in arms.items():
-            n, errors, seeds = zip(*sorted(rows), strict=True)
-            made.setdefault(case, {})[arm] = kr.Curve(n, errors, seeds, arm, "mse")
-    return made
+        arms.setdefault(row["arm"], []).append(row)
+    return {
+        case: {arm: curve(rows, arm, "error") for arm, rows in arms.items()}
+        for case, arms in found.items()
+    }
 
 
 def ratio(saved: kr.Comparison) -> str:

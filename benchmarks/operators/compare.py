@@ -11,9 +11,8 @@ On CUDA, times are those of CUDA events, and "of copying speed" is the time in w
 could be read once and the sinograms written once at the speed of a large copy on the same card, as
 a part of the time taken.
 
-    python -m benchmarks.operators.compare [--sizes 64,128,256,512] [--batches 1,32] [--device
-        cpu|cuda]
-        [--threads 2] [--peers astra,torchtomo,deepinv,skimage] [--json FILE]
+    python -m benchmarks.operators.compare [--sizes 64 128 256 512] [--batches 1 32] [--threads 2]
+        [--device cpu|cuda] [--peers astra torchtomo deepinv skimage] [--json FILE]
     python -m benchmarks.operators.compare --check [--save FILE.npz]
         # whether peers see the same rays
     python -m benchmarks.operators.compare --quality                   # error of reconstructions
@@ -60,8 +59,8 @@ Measured = float | str  # milliseconds per image, or why there are none
 
 _ALL = Scan(64, 30, 64), Scan(128, 60, 128), Scan(256, 90, 256), Scan(512, 180, 512)
 SCANS = {scan.size: scan for scan in _ALL}
-CPU_BATCHES = "1,32"
-CUDA_BATCHES = "1,32,1024,2048"
+CPU_BATCHES = 1, 32
+CUDA_BATCHES = *CPU_BATCHES, 1024, 2048
 FORWARD_ALONE = 2048  # from this batch on only the forward projection is measured
 SECONDS = 6.0  # for a cell, shared by its settings and rounds
 ROUNDS = 2
@@ -338,8 +337,6 @@ def find(names: Sequence[str], device: str) -> tuple[dict[str, type[Peer]], dict
     found: dict[str, type[Peer]] = {}
     missing: dict[str, str] = {}
     for name in names:
-        if name not in PEERS:
-            raise SystemExit(f"--peers must be among {', '.join(PEERS)}, got {name!r}")
         peer = PEERS[name]
         if device == "cuda" and not peer.on_cuda:
             missing[name] = "does not run on CUDA"
@@ -377,9 +374,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
         raise SystemExit("--device cuda needs a CUDA device, and PyTorch sees no such device here")
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")  # peers warn of their own defaults and of beta features
-    names = [name.strip() for name in options.peers.split(",") if name.strip()]
-    if options.device == "cuda":
-        names.append(CuSparse.name)
+    names = [*options.peers, *([CuSparse.name] if options.device == "cuda" else [])]
     where = torch.cuda.get_device_name() if options.device == "cuda" else platform.machine()
     load = os.getloadavg()[0]
     print(
@@ -398,12 +393,10 @@ def main(arguments: Iterable[str] | None = None) -> None:
         print(f"a copy of {COPIED / 2**30:.0f} GiB moves {bandwidth / 1e9:,.0f} GB/s")
     batches = options.batches or (CUDA_BATCHES if options.device == "cuda" else CPU_BATCHES)
     cells: list[Cell] = []
-    for size in _numbers("--sizes", options.sizes):
-        if size not in SCANS:
-            raise SystemExit(f"--sizes must be among {', '.join(map(str, SCANS))}, got {size}")
+    for size in options.sizes:
         peers, failed = build(SCANS[size], found, options.device)
         missing |= {f"{name} at H {size}": reason for name, reason in failed.items()}
-        for batch in _numbers("--batches", batches):
+        for batch in batches:
             cells += measure(SCANS[size], peers, batch, options.device, options.seconds)
             record = {
                 "where": where,
@@ -425,28 +418,20 @@ def main(arguments: Iterable[str] | None = None) -> None:
 
 def _options(arguments: Iterable[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--sizes", default=",".join(map(str, SCANS)))
-    parser.add_argument("--batches", help=f"{CPU_BATCHES}, on CUDA {CUDA_BATCHES}")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[*SCANS], choices=SCANS)
+    parser.add_argument(
+        "--batches", type=int, nargs="+", help=f"{CPU_BATCHES}, on CUDA {CUDA_BATCHES}"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each cell, about")
-    parser.add_argument("--peers", default="astra,torchtomo,deepinv,skimage")
+    parser.add_argument("--peers", nargs="+", default=[*PEERS][:4], choices=PEERS)
     parser.add_argument("--engine", choices=("auto", "matrix", "on_the_fly"), default="auto")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--check", action="store_true", help="compare sinograms instead")
     parser.add_argument("--save", type=Path, help="with --check: keep ASTRA's sinograms (.npz)")
     parser.add_argument("--quality", action="store_true", help="compare reconstructions instead")
     return parser.parse_args(None if arguments is None else list(arguments))
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
-        raise SystemExit(f"{option} must be positive numbers with commas between, got {text!r}")
-    return numbers
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ default show whether the networks had converged.
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ import korisk as kr
 from benchmarks.markdown import header, line
 from benchmarks.networks.burgers import needed, ratio
 from benchmarks.operators.shepp_logan import ELLIPSES
-from benchmarks.rows import append, read
+from benchmarks.rows import append, curve, read
 from korisk.ablation import Replacement
 from korisk.networks import zoo
 from korisk.operators import LinearOperator, Matrix
@@ -38,7 +38,7 @@ from korisk.problems import CtProblem, CtScanner, Handled, Motion, MriProblem
 RESULTS = Path(__file__).parents[1] / "results" / "motion.csv"
 TABLES = RESULTS.with_suffix(".txt")
 COLUMNS = ("scan", "images", "motion", "steps", "n", "seed", "mse")
-Row = Mapping[str, str]
+Row = dict[str, str]
 
 SIDE, NOISE = 32, 0.02
 IMAGES = 600  # a third judges, a tenth chooses the best step: 340 are left to train with
@@ -119,8 +119,8 @@ def train(
         bound=False,
     )
     print(ablation.first.simulated, *ablation.notes, sep="\n", flush=True)
-    for handled, curve in zip(("known", "ignored"), ablation.curves, strict=True):
-        measured = zip(curve.n, curve.error, curve.seed, strict=True)
+    for handled, made in zip(("known", "ignored"), ablation.curves, strict=True):
+        measured = zip(made.n, made.error, made.seed, strict=True)
         about = kind, images, handled, options.steps
         append(RESULTS, COLUMNS, [(*about, n, seed, f"{error:.6g}") for n, error, seed in measured])
     print(kind, images, f"{time.perf_counter() - begun:.0f} s", flush=True)
@@ -135,17 +135,7 @@ def curves_of(rows: Sequence[Row], steps: int) -> dict[tuple[str, str], dict[str
             group.setdefault(row["motion"], []).append(row)
     heads_first = sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] != "heads"))
     return {
-        key: {
-            handled: kr.Curve(
-                [int(row["n"]) for row in group[handled]],
-                [float(row["mse"]) for row in group[handled]],
-                [row["seed"] for row in group[handled]],
-                handled,
-                "mse",
-            )
-            for handled in HANDLED
-            if handled in group
-        }
+        key: {handled: curve(group[handled], handled) for handled in HANDLED if handled in group}
         for key, group in heads_first
     }
 
@@ -157,17 +147,17 @@ def tables() -> str:
     text = ["### Errors", ""]
     text += header("scan", "images", "motion", *(f"N = {n}" for n in SIZES))
     for key, group in curves.items():
-        for handled, curve in group.items():
-            text.append(line(*key, handled, *(f"{error:.2g}" for error in curve.means)))
+        for handled, learning in group.items():
+            text.append(line(*key, handled, *(f"{error:.2g}" for error in learning.means)))
     text += ["", "### Samples", ""]
     heads_of = ("scan", "images", "target", "motion", "N (90% interval)")
     text += header(*heads_of, "enough with 90% probability", "times those of known motion")
     for key, group in curves.items():
         for reached in ("ignored", "known"):
             target = float(f"{ABOVE * float(group[reached].means.min()):.3g}")
-            for handled, curve in group.items():
-                times = "" if handled == "known" else ratio(group["known"], curve, target)
-                samples = needed(curve, target)
+            for handled, learning in group.items():
+                times = "" if handled == "known" else ratio(group["known"], learning, target)
+                samples = needed(learning, target)
                 text.append(line(*key, f"{target:.2g} ({reached})", handled, *samples, times))
     text += ["", "### Converged", ""]
     heads_of = ("scan", "images", "motion", "steps", "errors over those of the table")
@@ -175,10 +165,10 @@ def tables() -> str:
     others = sorted({int(row["steps"]) for row in rows} - {STEPS})
     for steps in others:
         for key, group in curves_of(rows, steps).items():
-            for handled, curve in group.items():
-                ratios = curve.means / curves[key][handled].means
+            for handled, learning in group.items():
+                ratios = learning.means / curves[key][handled].means
                 span = f"{ratios.min():.2f} to {ratios.max():.2f}"
-                last = f"{curve.means[-1]:.2g}"
+                last = f"{learning.means[-1]:.2g}"
                 text.append(line(*key, handled, f"{steps:,}", span, last))
     return "\n".join(text) + "\n"
 

@@ -1,7 +1,7 @@
 """KO and FC rehearsed from a few real images, judged on learning curves that were measured.
 
-    python -m benchmarks.prediction.real judge --images DIR --json FILE [--populations a,b]
-        [--points par16,fan32] [--examples 256,64] [--curves FILE.csv] [--seeds 3]
+    python -m benchmarks.prediction.real judge --images DIR --json FILE [--populations a b]
+        [--points par16 fan32] [--examples 256 64] [--curves FILE.csv] [--seeds 3]
     python -m benchmarks.prediction.real tables FILE
 
 DIR has NAME.npz (or NAME_32.npz) of benchmarks/prediction/real_images.py, which also measures
@@ -161,18 +161,15 @@ def main() -> None:
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--images", type=Path)
     parser.add_argument("--curves", type=Path, default=CURVES)
-    parser.add_argument("--populations", default=",".join((*CHOOSE, *REPORT)))
-    parser.add_argument("--points", default=",".join(POINTS))
-    parser.add_argument("--examples", default="256,64")
+    parser.add_argument("--populations", nargs="+", default=(*CHOOSE, *REPORT))
+    parser.add_argument("--points", nargs="+", default=POINTS, choices=POINTS)
+    parser.add_argument("--examples", type=int, nargs="+", default=(256, 64))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.what == "tables":
         print(tables(json.loads(options.file.read_text())))
         return
-    options.populations = options.populations.split(",")
-    options.points = options.points.split(",")
-    options.examples = [int(count) for count in options.examples.split(",")]
     records = judge(options)
     if options.json is not None:
         options.json.write_text(json.dumps(records, separators=(",", ":")) + "\n")

@@ -3,7 +3,7 @@
     python -m benchmarks.prediction.real_images make --sources DIR --out DIR
         # NAME.npz, what DIR allows
     python -m benchmarks.prediction.real_images measure --images DIR --out FILE.csv [--device cuda]
-        [--populations a,b] [--points par16,fan32] [--largest 4096] [--test 2048] [--seeds 3]
+        [--populations a b] [--points par16 fan32] [--largest 4096] [--test 2048] [--seeds 3]
 
 `make` looks for these files anywhere below DIR, where packages are unpacked (`dpkg-deb -x`,
 `unzip`, `tar -x`):
@@ -246,8 +246,8 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, help="folder with unpacked packages")
     parser.add_argument("--images", type=Path, help="folder with NAME.npz")
     parser.add_argument("--out", type=Path, required=True, help="folder, or CSV file of curves")
-    parser.add_argument("--populations", default=",".join((*CHOOSE, *REPORT)))
-    parser.add_argument("--points", default=",".join(POINTS))
+    parser.add_argument("--populations", nargs="+", default=(*CHOOSE, *REPORT))
+    parser.add_argument("--points", nargs="+", default=POINTS, choices=POINTS)
     parser.add_argument(
         "--largest", type=int, default=4096, help="N, where there are images enough"
     )
@@ -255,7 +255,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     a = parser.parse_args()
-    a.populations, a.points = a.populations.split(","), a.points.split(",")
     needed = "sources" if a.what == "make" else "images"
     if getattr(a, needed) is None:
         parser.error(f"--{needed} is missing")

@@ -54,10 +54,6 @@ class Tally:
     tried: int = 0
     accepted: int = 0
     refused: int = 0
-    crashes: int = 0
-    hangs: int = 0
-    shortages: int = 0  # of memory
-    seconds: float = 0.0  # by the clock, of all processes together
     slowest: float = 0.0  # seconds of the processor
     memory: int = 0  # bytes, the most that one file took
     faults: list[str] = field(default_factory=list)
@@ -66,7 +62,7 @@ class Tally:
         """Count another's files, too."""
         for name in ("slowest", "memory"):
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
-        for name in ("tried", "accepted", "refused", "crashes", "hangs", "shortages", "seconds"):
+        for name in ("tried", "accepted", "refused"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.faults += other.faults
 
@@ -155,7 +151,7 @@ def _with_seeds(readers: dict[str, Reader]) -> dict[str, Reader]:
 
 def _piece(name: str, first: int, last: int, seed: int, scratch: Path, keep: Path) -> Tally:
     """Try files by their numbers; a process that dies or hangs is replaced."""
-    begun, reader, tally, keep = time.monotonic(), _CHOSEN[name], Tally(name), keep.absolute()
+    reader, tally, keep = _CHOSEN[name], Tally(name), keep.absolute()
     while first + tally.tried < last:
         here, there = get_context("fork").Pipe(duplex=False)
         folder = Path(tempfile.mkdtemp(dir=scratch), "a", "b")  # so that ".." stays inside
@@ -176,10 +172,7 @@ def _piece(name: str, first: int, last: int, seed: int, scratch: Path, keep: Pat
             number = first + tally.tried
             content = reader.make(_rng(reader, seed, number))
             tally.tried += 1
-            tally.hangs += lost.startswith("hang")
-            tally.crashes += lost.startswith("crash")
             tally.faults.append(_keep(reader, keep, number, content, lost))
-    tally.seconds = time.monotonic() - begun
     return tally
 
 
@@ -199,9 +192,6 @@ def _listen(connection: Connection, tally: Tally) -> str | None:
         elif outcome == "refused":
             tally.refused += 1
         else:
-            tally.crashes += outcome == "crash"
-            tally.hangs += outcome == "hang"
-            tally.shortages += outcome == "memory"
             tally.faults.append(fault)
 
 

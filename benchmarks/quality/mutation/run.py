@@ -86,8 +86,6 @@ def wilson(hits: int, tries: int) -> tuple[float, float]:
 
 def equivalent() -> dict[tuple[str, str, str], str]:
     """Listed faults that nobody could notice, and why."""
-    if not EQUIVALENT.exists():
-        return {}
     return {
         (entry["function"], entry["was"], now): entry["reason"]
         for entry in yaml.safe_load(EQUIVALENT.read_text(encoding="utf-8"))
