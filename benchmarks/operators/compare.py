@@ -25,7 +25,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -367,9 +367,23 @@ def build(
     return peers, failed
 
 
-def main(arguments: Iterable[str] | None = None) -> None:
+def main() -> None:
     """Run what was asked for and print it."""
-    options = _options(arguments)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[*SCANS], choices=SCANS)
+    parser.add_argument(
+        "--batches", type=int, nargs="+", help=f"{CPU_BATCHES}, on CUDA {CUDA_BATCHES}"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each cell, about")
+    parser.add_argument("--peers", nargs="+", default=[*PEERS][:4], choices=PEERS)
+    parser.add_argument("--engine", choices=("auto", "matrix", "on_the_fly"), default="auto")
+    parser.add_argument("--json", type=Path, help="write all figures here")
+    parser.add_argument("--check", action="store_true", help="compare sinograms instead")
+    parser.add_argument("--save", type=Path, help="with --check: keep ASTRA's sinograms (.npz)")
+    parser.add_argument("--quality", action="store_true", help="compare reconstructions instead")
+    options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("--device cuda needs a CUDA device, and PyTorch sees no such device here")
     torch.set_num_threads(options.threads)
@@ -414,24 +428,6 @@ def main(arguments: Iterable[str] | None = None) -> None:
     for cell in cells:
         if cell.reason:
             print(f"H {cell.size}, batch {cell.batch}, {cell.entry}: {cell.who} - {cell.reason}")
-
-
-def _options(arguments: Iterable[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[*SCANS], choices=SCANS)
-    parser.add_argument(
-        "--batches", type=int, nargs="+", help=f"{CPU_BATCHES}, on CUDA {CUDA_BATCHES}"
-    )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each cell, about")
-    parser.add_argument("--peers", nargs="+", default=[*PEERS][:4], choices=PEERS)
-    parser.add_argument("--engine", choices=("auto", "matrix", "on_the_fly"), default="auto")
-    parser.add_argument("--json", type=Path, help="write all figures here")
-    parser.add_argument("--check", action="store_true", help="compare sinograms instead")
-    parser.add_argument("--save", type=Path, help="with --check: keep ASTRA's sinograms (.npz)")
-    parser.add_argument("--quality", action="store_true", help="compare reconstructions instead")
-    return parser.parse_args(None if arguments is None else list(arguments))
 
 
 if __name__ == "__main__":

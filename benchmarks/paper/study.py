@@ -23,7 +23,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +91,20 @@ def _part(name: str, environment: dict[str, str], **arguments: object) -> Figure
 # The program
 
 
-def main(arguments: Iterable[str] | None = None) -> None:
+def main() -> None:
     """Measure what was asked for and print it."""
-    options = _options(arguments)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=1, help="of the comparison; medians count")
+    parser.add_argument(
+        "--sweeps", type=int, nargs="+", metavar="H", help="run the paper's sweeps at these instead"
+    )
+    parser.add_argument("--protocol", choices=("rigorous", "released"), default="rigorous")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for --sweeps")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", metavar="S", help="for --sweeps; default: the paper's"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="put all figures here")
+    options = parser.parse_args()
     kept: Figures = {}
     if options.sweeps:
         for side in options.sweeps:
@@ -120,21 +130,6 @@ def _keep(path: Path | None, kept: Figures) -> None:
 
 def _which(sweep: Figures) -> tuple[Any, ...]:
     return sweep["side"], sweep["protocol"], sweep["where"]
-
-
-def _options(arguments: Iterable[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=1, help="of the comparison; medians count")
-    parser.add_argument(
-        "--sweeps", type=int, nargs="+", metavar="H", help="run the paper's sweeps at these instead"
-    )
-    parser.add_argument("--protocol", choices=("rigorous", "released"), default="rigorous")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for --sweeps")
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", metavar="S", help="for --sweeps; default: the paper's"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="put all figures here")
-    return parser.parse_args(None if arguments is None else list(arguments))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ import json
 import math
 import multiprocessing
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -573,7 +573,7 @@ def of_rivals(pool: Any, names: list[str]) -> dict[str, Any]:
     return result
 
 
-def main(arguments: Iterable[str] | None = None) -> None:
+def main() -> None:
     """Ask, print and keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
@@ -590,7 +590,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--tables", action="store_true", help="write tables of what is kept")
     parser.add_argument("--noise", action="store_true", help="print the deviation of seeds")
     parser.add_argument("--processes", type=int, help="default: one for each core")
-    options = parser.parse_args(None if arguments is None else list(arguments))
+    options = parser.parse_args()
     if options.search and not options.prior:
         parser.error("--search needs a --prior")
     kept = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
