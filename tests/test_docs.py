@@ -168,7 +168,7 @@ def kept(name: str) -> dict[str, Any]:
 
 
 def test_the_figures_of_the_study_are_those_that_were_kept() -> None:
-    made, timed = benchmark("paper.reproduction_tables"), benchmark("paper.study_tables")
+    made = benchmark("paper.reproduction_tables")
     here, card = kept("study_arm.json"), kept("study_h200.json")
     page = " ".join(shown("study.md", "docs/reference").split())
     found, crossed = kept("reproduction.json"), kept("crossover_h128.json")
@@ -177,8 +177,8 @@ def test_the_figures_of_the_study_are_those_that_were_kept() -> None:
         made.outcomes(found),
         made.errors(found),
         made.crossovers(crossed),
-        timed.speed(here["speed"]),
-        timed.sweeps(card["sweeps"] + here["sweeps"]),
+        made.speed(here["speed"]),
+        made.sweeps(card["sweeps"] + here["sweeps"]),
     ):
         for row in rows:
             assert " ".join(row.split()) in page
@@ -211,25 +211,6 @@ def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
     assert len(lines) > 30
     for row in lines:
         assert row in page
-
-
-def test_many_networks_at_once_took_what_the_page_says() -> None:
-    ways = kept("many_networks_h200.json")["ways"]
-    at_once, replayed, plain = (ways[way] for way in ("at once", "replayed", "plain"))
-    page = " ".join((ROOT / "docs" / "reference" / "study.md").read_text().split())
-    took = at_once["seconds_of_all"]
-    shares = (took / other["seconds_of_all"] for other in (plain, replayed))
-    assert f"take {took:.1f} s at once" in page
-    assert (
-        "{:.3f} of the time of a plain loop one after another and {:.3f} of".format(*shares) in page
-    )
-    # The same errors, within what another seed changes.
-    for n in (8, 64, 512):
-        own, other = (
-            [error for name, error in way["errors"].items() if name.startswith(f"N = {n},")]
-            for way in (at_once, replayed)
-        )
-        assert min(own) * 0.9 <= sum(other) / len(other) <= max(own) * 1.1
 
 
 def test_the_table_of_graphs_is_the_one_that_was_kept() -> None:
@@ -281,7 +262,7 @@ def test_the_tables_of_burgers_are_those_of_the_kept_curves() -> None:
     page = (ROOT / "docs" / "explanation" / "problems.md").read_text("utf-8")
     bench = benchmark("networks.burgers")
     setting = bench.Setting(dimension=1)
-    rows, table = setting.read(), setting.results.with_suffix(".txt").read_text()
+    rows, table = bench.read(setting.results), setting.results.with_suffix(".txt").read_text()
     # Every viscosity, network, size and seed was trained, with the settings that were tuned.
     cells = len(bench.VISCOSITIES) * len(bench.NAMES) * (len(bench.SIZES) + 1) * len(bench.SEEDS)
     assert len(rows) == cells
@@ -309,7 +290,7 @@ def test_the_tables_of_burgers_are_those_of_the_kept_curves() -> None:
 def test_what_the_page_says_of_burgers_in_the_plane_is_in_the_kept_curves() -> None:
     page = " ".join((ROOT / "docs" / "explanation" / "problems.md").read_text("utf-8").split())
     bench = benchmark("networks.burgers")
-    rows = bench.Setting(dimension=2).read()
+    rows = bench.read(bench.Setting(dimension=2).results)
     scale = {nu: bench.means(rows, nu, "dense")[0] for nu in bench.VISCOSITIES}
     untrained = [bench.percent(bench.means(rows, nu, "solver-cnn")[0] / scale[nu]) for nu in scale]
     assert f"untrained it has {untrained[0]}, {untrained[1]} and {untrained[2]}" in page

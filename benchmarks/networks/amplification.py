@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 import korisk as kr
-from benchmarks.markdown import line
+from benchmarks.markdown import header, line
 from benchmarks.paper.theorem import GRAPHS, Kind, graph_errors, graph_network
 from korisk.networks.amplification import LayerGain, learned_parts
 from korisk.problems import CtScanner
@@ -134,8 +134,7 @@ def tables(kept: dict[str, Any]) -> Iterator[str]:
     """Estimate over error by kind, then how often the right layer is named."""
     heads = (f"{words}: near" for words in WAYS.values())
     ratios = (f"{words} / error" for words in ("another training", "random directions", "bound"))
-    yield line("network", "trained from", "networks", *heads, *ratios)
-    yield line(*["---"] * 9)
+    yield from header("network", "trained from", "networks", *heads, *ratios)
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for case in kept["trained"]:
         for key in ((case["network"], case["start"]), ("all", case["start"]), ("all", "any")):
@@ -153,12 +152,8 @@ def tables(kept: dict[str, Any]) -> Iterator[str]:
         texts = ("-" if value is None else f"{value:.2g}" for value in middle)
         yield line(network, start, len(cases), *counts, *texts)
     yield ""
-    yield line(
-        "parts changed one at a time",
-        "networks",
-        *("named rightly, " + way for way in ("random directions", "along errors")),
-    )
-    yield line(*["---"] * 4)
+    ways = ("named rightly, random directions", "named rightly, along errors")
+    yield from header("parts changed one at a time", "networks", *ways)
     for network in [*dict.fromkeys(case["network"] for case in kept["changed"]), "all"]:
         cases = [case for case in kept["changed"] if network in (case["network"], "all")]
         counts = []

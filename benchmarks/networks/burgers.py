@@ -1,8 +1,7 @@
 """A hybrid network around a known solver against a plain network, on Burgers.
 
     python -m benchmarks.networks.burgers --tune    # rates: burgers_tuned.json
-    python -m benchmarks.networks.burgers [--network NAME] [--viscosity NU]
-                                                    # trains what burgers.csv does not have
+    python -m benchmarks.networks.burgers           # trains what burgers.csv does not have
     python -m benchmarks.networks.burgers --tables  # results/burgers.txt
 
 All three take --dimension 2, for fields in the plane (burgers_2d.csv and so on), and --device.
@@ -17,7 +16,6 @@ all networks and sizes have. N = 0 is the untrained network.
 """
 
 import argparse
-import csv
 import json
 import math
 import time
@@ -31,6 +29,8 @@ from torch import Tensor
 
 import korisk as kr
 from benchmarks.markdown import header, line
+from benchmarks.rows import append, read
+from benchmarks.rows import curve as curve_of
 from korisk.fitting import Recipe
 from korisk.fitting.gradient.train import Member, train_many
 from korisk.fitting.ridge.choice import Scorer
@@ -99,21 +99,9 @@ class Setting:
             seed: of.pools(seed=seed, **counts, test=test, device=self.device) for seed in seeds
         }
 
-    def read(self) -> list[dict[str, str]]:
-        """The rows of the results."""
-        if not self.results.exists():
-            return []
-        with self.results.open(newline="") as file:
-            return list(csv.DictReader(file))
-
 
 def errors(
-    of: PdeProblem,
-    network: str,
-    pools: Mapping[int, Pools],
-    sizes: Sequence[int],
-    *,
-    rate: float,
+    of: PdeProblem, network: str, pools: Mapping[int, Pools], sizes: Sequence[int], *, rate: float
 ) -> Iterator[tuple[int, int, float]]:
     """N, seed and mean squared test error, untrained and trained."""
     kind = "solver-cnn" if network == "wrong" else network
@@ -184,11 +172,11 @@ def chosen(setting: Setting, network: str) -> float:
     return float(best["rate"])
 
 
-def run(setting: Setting, networks: Sequence[str], viscosities: Sequence[float]) -> None:
+def run(setting: Setting) -> None:
     """Train what is missing, and append it."""
-    have = {(row["viscosity"], row["network"]) for row in setting.read()}
-    for viscosity in viscosities:
-        missing = [network for network in networks if (str(viscosity), network) not in have]
+    have = {(row["viscosity"], row["network"]) for row in read(setting.results)}
+    for viscosity in VISCOSITIES:
+        missing = [network for network in NAMES if (str(viscosity), network) not in have]
         pools = setting.pools(viscosity, SEEDS, test=TEST) if missing else {}
         for network in missing:
             start = time.perf_counter()
@@ -198,13 +186,9 @@ def run(setting: Setting, networks: Sequence[str], viscosities: Sequence[float])
             else:
                 results = list(errors(of, network, pools, SIZES, rate=chosen(setting, network)))
             seconds = (time.perf_counter() - start) / len(results)
-            new = not setting.results.exists()
-            with setting.results.open("a", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerows([COLUMNS] if new else [])
-                for n, seed, value in sorted(results):
-                    row = (viscosity, network, n, seed, f"{value:.6g}", f"{seconds:.1f}")
-                    writer.writerow(row)
+            about, took = (viscosity, network), f"{seconds:.1f}"
+            rows = [(*about, n, seed, f"{value:.6g}", took) for n, seed, value in sorted(results)]
+            append(setting.results, COLUMNS, rows)
             print(network, viscosity, f"{seconds * len(results):.0f} s", flush=True)
 
 
@@ -217,13 +201,11 @@ def means(rows: Sequence[Mapping[str, str]], viscosity: float, network: str) -> 
     return {n: float(np.mean(values)) for n, values in sorted(found.items())}
 
 
-def curve(rows: Sequence[Mapping[str, str]], viscosity: float, network: str) -> kr.Curve:
+def curve(rows: Sequence[dict[str, str]], viscosity: float, network: str) -> kr.Curve:
     """The learning curve of a network from N = 2 on, as the planner takes it."""
-    mine = [row for row in rows if (row["viscosity"], row["network"]) == (str(viscosity), network)]
-    mine = [row for row in mine if int(row["n"]) >= 2]
-    sizes, errors_of = [int(row["n"]) for row in mine], [float(row["mse"]) for row in mine]
-    seeds = [row["seed"] for row in mine]
-    return kr.Curve(sizes, errors_of, seed=seeds, model=NAMES[network], metric="mse")
+    key = str(viscosity), network
+    mine = [row for row in rows if (row["viscosity"], row["network"]) == key and int(row["n"]) >= 2]
+    return curve_of(mine, NAMES[network])
 
 
 def met_at_once(of: kr.Curve, target: float) -> bool:
@@ -267,7 +249,7 @@ def percent(share: float) -> str:
 
 def tables(setting: Setting) -> None:
     """Write Markdown: errors, samples for targets, and what was tuned; of what was trained."""
-    rows = setting.read()
+    rows = read(setting.results)
     trained = {(float(row["viscosity"]), row["network"]) for row in rows}
     scale = {viscosity: means(rows, viscosity, "dense")[0] for viscosity in VISCOSITIES}
     text = ["### Errors", ""]
@@ -322,8 +304,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--tables", action="store_true")
-    parser.add_argument("--network", choices=list(NAMES))
-    parser.add_argument("--viscosity", type=float, choices=VISCOSITIES)
     parser.add_argument("--dimension", type=int, choices=tuple(FINE), default=1)
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
@@ -333,8 +313,7 @@ def main() -> None:
     elif options.tables:
         tables(setting)
     else:
-        networks = list(NAMES) if options.network is None else [options.network]
-        run(setting, networks, VISCOSITIES if options.viscosity is None else [options.viscosity])
+        run(setting)
 
 
 if __name__ == "__main__":

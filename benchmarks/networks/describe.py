@@ -9,9 +9,6 @@ primal-dual networks "free" is the largest |J| that is found if every ReLU may h
 to 1: a constant that takes slopes one by one, as the norm of the whole does, cannot be below it.
 
     python -m benchmarks.networks.describe [--workers 12] [--json benchmarks/results/describe.json]
-    python -m benchmarks.networks.describe --times benchmarks/results/describe_times.txt
-
-The second form times `describe` for U-Nets of 32 x 32 pixels and of about a million numbers.
 """
 
 import argparse
@@ -582,28 +579,6 @@ def table(found: dict[str, Any]) -> list[str]:
     return rows
 
 
-def times() -> Iterator[str]:
-    """What two large U-Nets cost on one thread, which a busy machine lengthens least."""
-    torch.set_num_threads(1)
-    yield from header(
-        "U-Net", "numbers behind ReLUs", "processor seconds", "upper", "steepest slope tried"
-    )
-    for side, width in ((32, 16), (120, 16)):
-        torch.manual_seed(0)
-        module, x = zoo.UNet(1, 2, width=width), torch.rand(1, 1, side, side)
-        with Relus() as seen:
-            module(x)
-        start = time.process_time()
-        net = kr.describe(module, x)
-        upper, seconds = net.lipschitz(), time.process_time() - start
-        numbers = sum(map(math.prod, seen.shapes))
-        what = f"{side} x {side}, width {width}"
-        yield line(
-            what, f"{numbers:,}", f"{seconds:.1f}", f"{upper:.3g}", f"{net.largest_slope:.3g}"
-        )
-    yield f"\nOn one thread of {machine()['processor']}, PyTorch {torch.__version__}."
-
-
 def main() -> None:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -611,12 +586,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="networks whose kind or name contains this")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--times", type=Path, help="time two large U-Nets, and keep that here")
     given = parser.parse_args()
-    if given.times is not None:
-        given.times.write_text("\n".join(times()) + "\n")
-        print(given.times.read_text())
-        return
     cases = []
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
         for case in pool.map(case_of, keys(given.graphs, given.only)):

@@ -17,7 +17,6 @@ test error of two: the layer with the U-Net, and the layer alone in closed form.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.markdown import table
+from benchmarks.rows import read
 
 Array = NDArray[np.float64]
 
@@ -64,10 +64,9 @@ def tables_of_errors(path: Path = DATA) -> dict[Key, dict[str, tuple[Array, Arra
     rows: dict[Key, dict[str, dict[int, list[float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            key = (row["problem"], row["population"], row["noise"], row["recipe"])
-            rows[key][row["network"]][int(row["n"])].append(float(row["error"]))
+    for row in read(path):
+        key = (row["problem"], row["population"], row["noise"], row["recipe"])
+        rows[key][row["network"]][int(row["n"])].append(float(row["error"]))
     return {
         key: {
             network: (

@@ -1,7 +1,6 @@
 """Volumes behind a cone beam: does a rehearsal from 24 of them tell the measured learning curve?
 
-    python -m benchmarks.networks.volumes [--network NAME] [--draws 3] [--device cuda]
-                                                     # trains what volumes.csv does not have
+    python -m benchmarks.networks.volumes [--device cuda]    # trains what volumes.csv does not have
     python -m benchmarks.networks.volumes --tables   # results/volumes.txt
 
 A cone beam takes 24 views of volumes of 32^3 voxels with 2% of noise. One network is FDK and two
@@ -13,9 +12,8 @@ There are three draws of the examples, of which the stored result has the first.
 """
 
 import argparse
-import csv
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +22,7 @@ from torch import Tensor, nn
 
 import korisk as kr
 from benchmarks.markdown import header, line
+from benchmarks.rows import append, curve, read
 from korisk.fitting.gradient.train import Member, train_many
 from korisk.operators import ConeBeam, fbp
 from korisk.problems import CtProblem, CtScanner, Gaussian, random_volumes
@@ -31,7 +30,7 @@ from korisk.problems import CtProblem, CtScanner, Gaussian, random_volumes
 RESULTS = Path(__file__).parents[1] / "results" / "volumes.csv"
 TABLES = RESULTS.with_suffix(".txt")
 COLUMNS = ("network", "source", "variant", "n", "seed", "mse", "unaltered", "level", "seconds")
-Row = Mapping[str, str]
+Row = dict[str, str]
 
 SIDE, VIEWS, BINS, NOISE = 32, 24, 40, 0.02
 CHANNELS = 6
@@ -124,20 +123,20 @@ def rehearse(name: str, draw: int, device: str) -> list[tuple[object, ...]]:
     )
     print(told.simulated, *told.notes, sep="\n", flush=True)
     rows: list[tuple[object, ...]] = []
-    for variant, curve in (("plain", told.curve), ("distinct", told.distinct)):
-        if curve is None:
+    for variant, made in (("plain", told.curve), ("distinct", told.distinct)):
+        if made is None:
             continue
         facts = told.unaltered, f"{told.level:.6g}", f"{told.seconds:.0f}"
-        for n, error, seed in zip(curve.n, curve.error, curve.seed, strict=True):
+        for n, error, seed in zip(made.n, made.error, made.seed, strict=True):
             rows.append((name, f"draw {draw}", variant, n, seed, f"{error:.6g}", *facts))
     return rows
 
 
-def run(names: Sequence[str], draws: Sequence[int], device: str) -> None:
+def run(device: str) -> None:
     """Train what is missing, and append it."""
-    have = {(row["network"], row["source"]) for row in read()}
-    for source in (MEASURED, *(f"draw {draw}" for draw in draws)):
-        for name in names:
+    have = {(row["network"], row["source"]) for row in read(RESULTS)}
+    for source in (MEASURED, *(f"draw {draw}" for draw in DRAWS)):
+        for name in NAMES:
             if (name, source) in have:
                 continue
             start = time.perf_counter()
@@ -145,37 +144,21 @@ def run(names: Sequence[str], draws: Sequence[int], device: str) -> None:
                 rows = measure(name, device)
             else:
                 rows = rehearse(name, int(source.split()[1]), device)
-            new = not RESULTS.exists()
-            with RESULTS.open("a", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerows([COLUMNS] if new else [])
-                writer.writerows(rows)
+            append(RESULTS, COLUMNS, rows)
             print(name, source, f"{time.perf_counter() - start:.0f} s", flush=True)
 
 
-def read() -> list[dict[str, str]]:
-    """The rows of the results."""
-    if not RESULTS.exists():
-        return []
-    with RESULTS.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def curve(rows: Sequence[Row], name: str, source: str, variant: str = "plain") -> kr.Curve:
+def measured(rows: Sequence[Row], name: str, source: str, variant: str = "plain") -> kr.Curve:
     """A curve of the results."""
-    chosen = [
-        row
-        for row in rows
-        if (row["network"], row["source"], row["variant"]) == (name, source, variant)
-    ]
-    sizes, errors = [int(row["n"]) for row in chosen], [float(row["mse"]) for row in chosen]
-    return kr.Curve(sizes, errors, [row["seed"] for row in chosen], NAMES[name], "mse")
+    key = name, source, variant
+    chosen = [row for row in rows if (row["network"], row["source"], row["variant"]) == key]
+    return curve(chosen, NAMES[name])
 
 
 def rehearsal(rows: Sequence[Row], name: str, source: str) -> kr.Rehearsal:
     """A rehearsal of the results."""
     facts = next(row for row in rows if (row["network"], row["source"]) == (name, source))
-    plain, half = (curve(rows, name, source, variant) for variant in ("plain", "halved"))
+    plain, half = (measured(rows, name, source, variant) for variant in ("plain", "halved"))
     distinct = int(facts["unaltered"])
     return kr.Rehearsal(
         curve=plain,
@@ -193,7 +176,7 @@ def rehearsal(rows: Sequence[Row], name: str, source: str) -> kr.Rehearsal:
 
 def tables() -> str:
     """Markdown: the measured errors, and where they lie in the bands of each rehearsal."""
-    rows = read()
+    rows = read(RESULTS)
     sources = dict.fromkeys(row["source"] for row in rows if row["source"] != MEASURED)
     draws = [f"rehearsed, examples {number + 1}" for number in range(len(sources))]
     text = ["### Errors", ""]
@@ -201,7 +184,7 @@ def tables() -> str:
     inside, questions, ratios = 0, 0, []
     for name in NAMES:
         rehearsals = [rehearsal(rows, name, source) for source in sources]
-        for n, error in zip(SIZES, curve(rows, name, MEASURED).means, strict=True):
+        for n, error in zip(SIZES, measured(rows, name, MEASURED).means, strict=True):
             cells = []
             for then in (made.forecast().at(n) for made in rehearsals):
                 held = then.lower <= error <= then.upper
@@ -225,16 +208,13 @@ def tables() -> str:
 def main() -> None:
     """Train, or write tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--network", choices=tuple(NAMES), help="default: both")
-    parser.add_argument("--draws", type=int, default=len(DRAWS), help="of the examples")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tables", action="store_true")
     options = parser.parse_args()
     if options.tables:
         TABLES.write_text(tables())
     else:
-        names = list(NAMES) if options.network is None else [options.network]
-        run(names, DRAWS[: options.draws], options.device)
+        run(options.device)
 
 
 if __name__ == "__main__":

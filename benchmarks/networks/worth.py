@@ -1,7 +1,6 @@
 """What a known operator is worth: networks of today as they are, and with a known layer replaced.
 
     python -m benchmarks.networks.worth --images DIR --out FILE.csv [--device cuda] [--minutes 8]
-        [--problems ct,mri,blur] [--sizes 8,16,32] [--seeds 3] [--steps 2000]
     python -m benchmarks.networks.worth --tables     # results/worth.txt
     python -m benchmarks.networks.worth --bounds
         # what bounds say of both networks, before training
@@ -18,7 +17,6 @@ as soon as it is finished. `--tables` makes Markdown of benchmarks/results/worth
 """
 
 import argparse
-import csv
 import json
 import math
 import time
@@ -31,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 import korisk as kr
+from benchmarks.rows import append, curve, read
 from korisk.ablation import Replacement, replaced
 from korisk.ablation.ablation import default_target
 from korisk.networks import zoo
@@ -53,7 +52,7 @@ TABLES = RESULTS.with_suffix(".txt")
 BOUNDS = RESULTS.with_name("worth_bounds.json")
 COLUMNS = ("problem", "network", "images", "arm", "weights", "n", "seed", "error")
 SIDE, VIEWS, BINS, COILS, NOISE = 32, 20, 46, 4, 0.02
-SIZES = "8,16,32,64,128,256,512,1024,2048"
+SIZES = tuple(2**power for power in range(3, 12))
 REAL = 3600  # images: a third judges, a tenth chooses the step, 2,040 train as they are
 NETWORKS = {
     "inverse-cnn": "FBP + CNN",
@@ -83,7 +82,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "dense, rate 0.003, 8,000 steps": {"by": "dense", "rate": 3e-3, "steps": 8000},
 }
 PAIR = ("known", "dense")
-MRI, BLUR = ("brain_mri_a", "ellipses"), ("photos", "ellipses")
+CT, MRI, BLUR = ("ellipses", "chest_ct"), ("brain_mri_a", "ellipses"), ("photos", "ellipses")
 
 
 class CoilUNet(nn.Module):
@@ -133,27 +132,29 @@ def problem(
 
 def cases() -> list[tuple[str, str, str, str]]:
     """Problem, network, images and arm of every curve, the most important ones first."""
-    found = [("ct", "inverse-unet", images, arm) for images in ("ellipses",) for arm in PAIR]
-    found += [("ct", "inverse-unet", "ellipses", arm) for arm in ("1% wrong", "5% wrong")]
-    found += [("ct", "inverse-unet", "ellipses", "20% wrong")]
-    found += [("mri", "F^T + U-Net", "brain_mri_a", arm) for arm in PAIR]
-    found += [("blur", "inverse-unet", "photos", arm) for arm in PAIR]
-    for images in ("ellipses", "chest_ct"):
-        found += [("ct", network, images, arm) for network in NETWORKS for arm in PAIR]
-    more = ("1% wrong", "5% wrong", "20% wrong")
-    found += [("ct", "inverse-unet", "chest_ct", arm) for arm in more]
-    found += [("ct", "inverse-unet", "chest_ct", arm) for arm in list(ARMS)[2:5]]
-    found += [("ct", "inverse-unet", "chest_ct", "dense from 20% wrong")]
-    found += [("ct", "inverse-unet", "ellipses", arm) for arm in ARMS if "steps" in arm]
-    found += [("ct", "inverse-unet", "ellipses", arm) for arm in ARMS if "rate" in arm]
-    found += [("ct", "inverse-unet", "chest_ct", "dense, rate 0.003")]
-    found += [("mri", "F^T + U-Net", images, "dense, rate 0.003") for images in MRI]
-    found += [("blur", "inverse-unet", images, "dense, rate 0.003") for images in BLUR]
-    found += [("ct", network, "fashion", arm) for network in NETWORKS for arm in PAIR]
-    found += [("mri", "F^T + U-Net", "ellipses", arm) for arm in PAIR]
-    found += [("blur", "inverse-unet", "ellipses", arm) for arm in (*PAIR, "convolution")]
-    found += [("blur", "inverse-unet", "photos", arm) for arm in ("convolution", "20% wrong")]
-    return list(dict.fromkeys(found))
+    wrong = ("1% wrong", "5% wrong", "20% wrong")
+    recipes = [arm for arm, options in ARMS.items() if "steps" in options or "rate" in options]
+    learned = ("dense from it", "low rank 32", "convolution", "dense from 20% wrong")
+    pairs = [("ct", network, (*CT, "fashion"), PAIR) for network in NETWORKS]
+    table = [
+        ("ct", "inverse-unet", CT[:1], (*PAIR, *wrong)),
+        ("mri", "F^T + U-Net", MRI, PAIR),
+        ("blur", "inverse-unet", BLUR, PAIR),
+        *pairs,
+        ("ct", "inverse-unet", CT[1:], (*wrong, *learned, "dense, rate 0.003")),
+        ("ct", "inverse-unet", CT[:1], recipes),
+        ("mri", "F^T + U-Net", MRI, ("dense, rate 0.003",)),
+        ("blur", "inverse-unet", BLUR, ("dense, rate 0.003", "convolution")),
+        ("blur", "inverse-unet", BLUR[:1], ("20% wrong",)),
+    ]
+    return list(
+        dict.fromkeys(
+            (kind, network, images, arm)
+            for kind, network, several, arms in table
+            for images in several
+            for arm in arms
+        )
+    )
 
 
 def real_images(folder: Path, name: str) -> tuple[np.ndarray, list[str] | None]:
@@ -166,13 +167,10 @@ def real_images(folder: Path, name: str) -> tuple[np.ndarray, list[str] | None]:
 
 def measure(a: argparse.Namespace) -> None:
     """Append the curves that are not in the file yet."""
-    if not a.out.exists():
-        a.out.write_text(",".join(COLUMNS) + "\n")
-    with a.out.open(newline="") as file:
-        done = {tuple(row[key] for key in COLUMNS[:4]) for row in csv.DictReader(file)}
+    done = {tuple(row[key] for key in COLUMNS[:4]) for row in read(a.out)}
     begun, longest = time.monotonic(), 0.0
     for kind, network, images, arm in cases():
-        if (kind, network, images, arm) in done or kind not in a.problems.split(","):
+        if (kind, network, images, arm) in done:
             continue
         start = time.monotonic()
         if start - begun + 1.2 * longest > 60 * a.minutes:
@@ -184,25 +182,23 @@ def measure(a: argparse.Namespace) -> None:
             given["images"], given["patients"] = real_images(a.images, images)
         options = dict(ARMS[arm])
         training = kr.prediction.Training(
-            steps=options.pop("steps", a.steps), rate=options.pop("rate", 1e-3)
+            steps=options.pop("steps", 2000), rate=options.pop("rate", 1e-3)
         )
         made = kr.rehearse(
             replaced(build, Replacement(layer=layer, **options)) if options else build,
             operator,
             noise=NOISE,
-            sizes=[int(n) for n in a.sizes.split(",")],
-            seeds=a.seeds,
+            sizes=SIZES,
+            seeds=3,
             model=arm,
             training=training,
             **given,
         )
-        rows = zip(made.curve.n, made.curve.seed, made.curve.error, strict=True)
-        with a.out.open("a") as table:
-            for n, seed, error in rows:
-                cells = (kind, network, images, arm, made.parameters, n, seed, f"{error:.6g}")
-                csv.writer(table, lineterminator="\n").writerow(cells)
-        longest = max(longest, time.monotonic() - start)
+        measured = zip(made.curve.n, made.curve.seed, made.curve.error, strict=True)
+        about = kind, network, images, arm, made.parameters
+        append(a.out, COLUMNS, [(*about, n, seed, f"{error:.6g}") for n, seed, error in measured])
         spent = time.monotonic() - start
+        longest = max(longest, spent)
         print(f"{spent:5.1f} s  {kind} {network} {images} {arm}", *made.notes, flush=True)
 
 
@@ -229,18 +225,14 @@ def bounds() -> None:
 
 def curves() -> dict[tuple[str, str, str], dict[str, kr.Curve]]:
     """The curves of RESULTS by problem, network and images, then by arm."""
-    found: dict[tuple[str, str, str], dict[str, list[tuple[int, float, str]]]] = {}
-    with RESULTS.open(newline="") as file:
-        for row in csv.DictReader(file):
-            arms = found.setdefault((row["problem"], row["network"], row["images"]), {})
-            cell = (int(row["n"]), float(row["error"]), row["seed"])
-            arms.setdefault(row["arm"], []).append(cell)
-    made: dict[tuple[str, str, str], dict[str, kr.Curve]] = {}
-    for case, arms in found.items():
-        for arm, rows in arms.items():
-            n, errors, seeds = zip(*sorted(rows), strict=True)
-            made.setdefault(case, {})[arm] = kr.Curve(n, errors, seeds, arm, "mse")
-    return made
+    found: dict[tuple[str, str, str], dict[str, list[dict[str, str]]]] = {}
+    for row in read(RESULTS):
+        arms = found.setdefault((row["problem"], row["network"], row["images"]), {})
+        arms.setdefault(row["arm"], []).append(row)
+    return {
+        case: {arm: curve(rows, arm, "error") for arm, rows in arms.items()}
+        for case, arms in found.items()
+    }
 
 
 def ratio(saved: kr.Comparison) -> str:
@@ -295,10 +287,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--minutes", type=float, default=1e6, help="no curve starts after that")
-    parser.add_argument("--problems", default="ct,mri,blur")
-    parser.add_argument("--sizes", default=SIZES)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--tables", action="store_true")
     parser.add_argument("--bounds", action="store_true")
     a = parser.parse_args()

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import csv
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -38,6 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.rows import append, read
 from korisk.ablation import wrong_operator
 from korisk.errors import KoriskError
 from korisk.fitting import DenseRidge, Recipe, Scorer
@@ -326,10 +326,7 @@ def main() -> None:
     add("--batch", type=int, default=8)
     options = parser.parse_args()
     begun, longest = time.monotonic(), {True: 0.0, False: 0.0}  # seconds, by whether dense
-    if not options.out.exists():
-        options.out.write_text(",".join(COLUMNS) + "\n")
-    with options.out.open(newline="") as file:
-        done = {Case(row["problem"], row["network"]) for row in csv.DictReader(file)}
+    done = {Case(row["problem"], row["network"]) for row in read(options.out)}
     chosen = options.cases.split(",") if options.cases else list(dict.fromkeys(c[0] for c in CASES))
     for name in chosen:
         cases = [case for case in CASES if case.problem == name and case not in done]
@@ -350,8 +347,7 @@ def main() -> None:
             except RuntimeError as error:  # such as too little memory: the next case may fit
                 print(f"failed: {case}: {error}", flush=True)
                 continue
-            with options.out.open("a", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(rows)
+            append(options.out, COLUMNS, rows)
             longest[dense] = max(longest[dense], time.monotonic() - start)
             print(f"{time.monotonic() - start:5.1f} s  {case}", flush=True)
 

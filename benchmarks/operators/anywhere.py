@@ -33,7 +33,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from korisk import operators as ops
-from korisk.operators import LinearOperator
+from korisk.networks import zoo
 
 PARALLEL = ops.ParallelBeam(16, views=12, bins=24)
 FAN = ops.FanBeam(16, views=12, bins=32, source_to_center=40, source_to_detector=60)
@@ -59,7 +59,9 @@ ROWS: dict[str, Callable[[], nn.Module]] = {
     ),
     "blur": lambda: ops.Convolution((16, 16), torch.rand(5, 5)),
     "learned primal-dual": lambda: PrimalDual(ops.Projector(PARALLEL)),
-    "FBP + U-Net": lambda: nn.Sequential(ops.fbp(PARALLEL), Residual()),
+    "FBP + U-Net": lambda: zoo.build(
+        "inverse-unet", ops.Projector(PARALLEL), ops.fbp(PARALLEL), width=8, levels=1
+    ),
 }
 
 
@@ -70,13 +72,22 @@ class Unable(Exception):
 class PrimalDual(nn.Module):
     """Learned primal-dual: A and A^T of one operator, with a small CNN behind each."""
 
-    def __init__(self, operator: LinearOperator, *, passes: int = 2, width: int = 8) -> None:
+    def __init__(self, operator: ops.LinearOperator, *, passes: int = 2, width: int = 8) -> None:
         super().__init__()
         self.operator, self.domain = operator, operator.range
         # A / ||A||, so that every pass keeps the size of what it is given.
         self.scale = 1 / operator.norm(width=0.1).upper
-        self.primal = nn.ModuleList(_block(2, width) for _ in range(passes))
-        self.dual = nn.ModuleList(_block(3, width) for _ in range(passes))
+        self.primal, self.dual = (
+            nn.ModuleList(
+                nn.Sequential(
+                    nn.Conv2d(channels, width, 3, padding=1),
+                    nn.ReLU(),
+                    nn.Conv2d(width, 1, 3, padding=1),
+                )
+                for _ in range(passes)
+            )
+            for channels in (2, 3)
+        )
 
     def forward(self, y: Tensor) -> Tensor:
         """(batch, views, bins) -> (batch, rows, columns)."""
@@ -88,34 +99,6 @@ class PrimalDual(nn.Module):
             back = self.operator.T(h) * self.scale
             x = x + primal(torch.stack([x, back], -3)).squeeze(-3)
         return x
-
-
-class Residual(nn.Module):
-    """A small U-Net on images without a channel axis, added to its input."""
-
-    def __init__(self, width: int = 8) -> None:
-        super().__init__()
-        self.down, self.low, self.up = (
-            _conv(1, width),
-            _conv(width, width),
-            _block(2 * width, width),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, rows, columns) -> the same."""
-        fine = self.down(x.unsqueeze(-3))
-        coarse = self.low(nn.functional.avg_pool2d(fine, 2))
-        back = nn.functional.interpolate(coarse, scale_factor=2.0)
-        added: Tensor = x + self.up(torch.cat([fine, back], -3)).squeeze(-3)
-        return added
-
-
-def _conv(channels: int, width: int) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(channels, width, 3, padding=1), nn.ReLU())
-
-
-def _block(channels: int, width: int) -> nn.Module:
-    return nn.Sequential(_conv(channels, width), nn.Conv2d(width, 1, 3, padding=1))
 
 
 class Weighted(nn.Module):
@@ -135,8 +118,7 @@ def made(row: str, device: str) -> tuple[Weighted, Callable[[int], Tensor]]:
     """A new network of a row, and a function that draws a batch of inputs."""
     torch.manual_seed(0)
     inner = ROWS[row]()
-    first: Any = inner[0] if isinstance(inner, nn.Sequential) else inner
-    shape: tuple[int, ...] = first.domain
+    shape: tuple[int, ...] = getattr(inner, "domain", PARALLEL.sinogram_shape)
     generator = torch.Generator().manual_seed(1)
 
     def draw(batch: int) -> Tensor:

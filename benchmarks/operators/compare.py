@@ -3,17 +3,16 @@
 All in one process and run, with the same threads: milliseconds per image for the forward
 projection A x, the adjoint A^T y, the filtered backprojection and the gradient of |A x|^2 by
 autograd, the best of several calls, all taking turns. Where a peer has several settings, all are
-measured and the fastest is shown and named; what it cannot do is "-" with the reason. Building an
+measured and the fastest counts; why it cannot do something is said below the table. Building an
 operator is no part of any time. Each peer has its own discretization: --check says how far they
 agree. Other work on the machine makes the figures too large: the load before the run is shown.
 
-On CUDA, times are those of CUDA events, and "of the card's bandwidth" is the time in which the
-images could be read once and the sinograms written once (twice for the gradient) at the speed of a
-large copy on the same card, as a part of the time taken.
+On CUDA, times are those of CUDA events, and "of copying speed" is the time in which the images
+could be read once and the sinograms written once at the speed of a large copy on the same card, as
+a part of the time taken.
 
-    python -m benchmarks.operators.compare [--sizes 64,128,256,512] [--batches 1,32] [--device
-        cpu|cuda]
-        [--threads 2] [--peers astra,torchtomo,deepinv,skimage] [--json FILE]
+    python -m benchmarks.operators.compare [--sizes 64 128 256 512] [--batches 1 32] [--threads 2]
+        [--device cpu|cuda] [--peers astra torchtomo deepinv skimage] [--json FILE]
     python -m benchmarks.operators.compare --check [--save FILE.npz]
         # whether peers see the same rays
     python -m benchmarks.operators.compare --quality                   # error of reconstructions
@@ -26,7 +25,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -35,8 +34,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from benchmarks.operators.peers import (
@@ -55,22 +52,21 @@ from benchmarks.operators.peers import (
     parallel_vectors,
 )
 from benchmarks.operators.shepp_logan import shepp_logan
+from benchmarks.operators.tables import table
 
 Array = NDArray[np.float64]
 Measured = float | str  # milliseconds per image, or why there are none
 
 _ALL = Scan(64, 30, 64), Scan(128, 60, 128), Scan(256, 90, 256), Scan(512, 180, 512)
 SCANS = {scan.size: scan for scan in _ALL}
-CPU_BATCHES = "1,32"
-CUDA_BATCHES = "1,32,1024,2048"
+CPU_BATCHES = 1, 32
+CUDA_BATCHES = *CPU_BATCHES, 1024, 2048
 FORWARD_ALONE = 2048  # from this batch on only the forward projection is measured
 SECONDS = 6.0  # for a cell, shared by its settings and rounds
 ROUNDS = 2
 ONE_CALL = 3.0  # a call so long is not repeated
 MOST_CALLS = 100
 COPIED = 2**32  # bytes of the copy that measures the card
-
-console = Console(width=None if sys.stdout.isatty() else 118)
 
 
 @dataclass(frozen=True)
@@ -219,86 +215,6 @@ def _say(what: str) -> None:
         print(f"\r{what:78s}\r", end="", file=sys.stderr, flush=True)
 
 
-# Showing
-
-
-def show(cells: Sequence[Cell], bandwidth: float | None) -> None:
-    """One table for one size and batch."""
-    first = cells[0]
-    scan = SCANS[first.size]
-    title = f"H {scan.size}, {scan.views} views, {scan.bins} bins, batch {first.batch}"
-    print(f"\n{title}: ms per image (times korisk's)")
-    table = Table()
-    table.add_column("entry")
-    names = list(dict.fromkeys(cell.who for cell in cells))
-    for name in names:
-        table.add_column(name, justify="right")
-    if bandwidth:
-        table.add_column("must move", justify="right")
-        table.add_column("of the card's bandwidth", justify="right")
-    for entry in dict.fromkeys(cell.entry for cell in cells):
-        row = {cell.who: cell for cell in cells if cell.entry == entry}
-        ours = row["korisk"].ms if "korisk" in row else None
-        shown = [_shown(row[name], ours) for name in names]
-        if bandwidth:
-            shown += _shown_bytes(scan, entry, ours, bandwidth)
-        table.add_row(entry, *shown)
-    console.print(table)
-    for name in names:
-        _show_settings(name, [cell for cell in cells if cell.who == name])
-
-
-def _shown(cell: Cell, ours: float | None) -> str:
-    if cell.ms is None:
-        return "-"
-    ratio = "" if ours is None or cell.who == "korisk" else f" ({cell.ms / ours:.1f})"
-    return f"{cell.ms:.3g}{ratio}" if cell.ms < 1000 else f"{cell.ms:.0f}{ratio}"
-
-
-def _shown_bytes(scan: Scan, entry: str, ours: float | None, bandwidth: float) -> list[str]:
-    moved = must_move(scan, entry)
-    part = "-" if ours is None else f"{moved / bandwidth / (ours / 1e3):.1%}"
-    return [f"{moved / 2**20:.2f} MiB", part]
-
-
-def must_move(scan: Scan, entry: str) -> int:
-    """Bytes per image that no engine can avoid to read or write, in float32."""
-    once = 4 * (scan.size**2 + scan.views * scan.bins)
-    return 2 * once if entry == "gradient" else once
-
-
-def _show_settings(name: str, cells: Sequence[Cell]) -> None:
-    said = "; ".join(
-        f"{cell.entry} {cell.setting or f'- ({cell.reason})'}"
-        for cell in cells
-        if (cell.setting or cell.reason) and name != "korisk"
-    )
-    if said:
-        console.print(f"  {name}: {said}", highlight=False, markup=False)
-
-
-def show_ratios(cells: Sequence[Cell]) -> None:
-    """For each cell, korisk against the fastest peer."""
-    for ours in (cell for cell in cells if cell.who == "korisk"):
-        place = ours.size, ours.batch, ours.entry
-        rivals = [
-            (cell.ms, cell)
-            for cell in cells
-            if cell.who != "korisk" and cell.ms and (cell.size, cell.batch, cell.entry) == place
-        ]
-        title = f"H {ours.size}, batch {ours.batch}, {ours.entry}:"
-        if ours.ms is None:
-            print(f"{title} korisk has no time: {ours.reason}")
-        elif not rivals:
-            print(f"{title} no peer to compare with")
-        else:
-            ms, rival = min(rivals, key=lambda pair: pair[0])
-            print(
-                f"{title} korisk is {ms / ours.ms:.2f} times as fast as the fastest peer "
-                f"({rival.who}, {rival.setting})"
-            )
-
-
 # Whether all see the same rays
 
 
@@ -421,8 +337,6 @@ def find(names: Sequence[str], device: str) -> tuple[dict[str, type[Peer]], dict
     found: dict[str, type[Peer]] = {}
     missing: dict[str, str] = {}
     for name in names:
-        if name not in PEERS:
-            raise SystemExit(f"--peers must be among {', '.join(PEERS)}, got {name!r}")
         peer = PEERS[name]
         if device == "cuda" and not peer.on_cuda:
             missing[name] = "does not run on CUDA"
@@ -453,16 +367,28 @@ def build(
     return peers, failed
 
 
-def main(arguments: Iterable[str] | None = None) -> None:
+def main() -> None:
     """Run what was asked for and print it."""
-    options = _options(arguments)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[*SCANS], choices=SCANS)
+    parser.add_argument(
+        "--batches", type=int, nargs="+", help=f"{CPU_BATCHES}, on CUDA {CUDA_BATCHES}"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each cell, about")
+    parser.add_argument("--peers", nargs="+", default=[*PEERS][:4], choices=PEERS)
+    parser.add_argument("--engine", choices=("auto", "matrix", "on_the_fly"), default="auto")
+    parser.add_argument("--json", type=Path, help="write all figures here")
+    parser.add_argument("--check", action="store_true", help="compare sinograms instead")
+    parser.add_argument("--save", type=Path, help="with --check: keep ASTRA's sinograms (.npz)")
+    parser.add_argument("--quality", action="store_true", help="compare reconstructions instead")
+    options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("--device cuda needs a CUDA device, and PyTorch sees no such device here")
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")  # peers warn of their own defaults and of beta features
-    names = [name.strip() for name in options.peers.split(",") if name.strip()]
-    if options.device == "cuda":
-        names.append(CuSparse.name)
+    names = [*options.peers, *([CuSparse.name] if options.device == "cuda" else [])]
     where = torch.cuda.get_device_name() if options.device == "cuda" else platform.machine()
     load = os.getloadavg()[0]
     print(
@@ -481,61 +407,27 @@ def main(arguments: Iterable[str] | None = None) -> None:
         print(f"a copy of {COPIED / 2**30:.0f} GiB moves {bandwidth / 1e9:,.0f} GB/s")
     batches = options.batches or (CUDA_BATCHES if options.device == "cuda" else CPU_BATCHES)
     cells: list[Cell] = []
-    for size in _numbers("--sizes", options.sizes):
-        if size not in SCANS:
-            raise SystemExit(f"--sizes must be among {', '.join(map(str, SCANS))}, got {size}")
+    for size in options.sizes:
         peers, failed = build(SCANS[size], found, options.device)
         missing |= {f"{name} at H {size}": reason for name, reason in failed.items()}
-        for batch in _numbers("--batches", batches):
-            measured = measure(SCANS[size], peers, batch, options.device, options.seconds)
-            show(measured, bandwidth)
-            cells += measured
-            _keep(options, cells, where=where, load_before=load, missing=missing, copied=bandwidth)
-    print()
-    show_ratios(cells)
-
-
-def _keep(
-    options: argparse.Namespace, cells: list[Cell], *, copied: float | None, **about: object
-) -> None:
-    """Write what has been measured so far, so that a run which is cut short is not lost."""
-    if options.json is None:
-        return
-    record = {
-        **about,
-        "threads": options.threads,
-        "seconds": options.seconds,
-        "torch": torch.__version__,
-        "copy_bytes_per_second": copied,
-        "cells": [asdict(cell) for cell in cells],
-    }
-    options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-
-
-def _options(arguments: Iterable[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--sizes", default=",".join(map(str, SCANS)))
-    parser.add_argument("--batches", help=f"{CPU_BATCHES}, on CUDA {CUDA_BATCHES}")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each cell, about")
-    parser.add_argument("--peers", default="astra,torchtomo,deepinv,skimage")
-    parser.add_argument("--engine", choices=("auto", "matrix", "on_the_fly"), default="auto")
-    parser.add_argument("--json", type=Path, help="write all figures here")
-    parser.add_argument("--check", action="store_true", help="compare sinograms instead")
-    parser.add_argument("--save", type=Path, help="with --check: keep ASTRA's sinograms (.npz)")
-    parser.add_argument("--quality", action="store_true", help="compare reconstructions instead")
-    return parser.parse_args(None if arguments is None else list(arguments))
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
-        raise SystemExit(f"{option} must be positive numbers with commas between, got {text!r}")
-    return numbers
+        for batch in batches:
+            cells += measure(SCANS[size], peers, batch, options.device, options.seconds)
+            record = {
+                "where": where,
+                "load_before": load,
+                "missing": missing,
+                "threads": options.threads,
+                "seconds": options.seconds,
+                "torch": torch.__version__,
+                "copy_bytes_per_second": bandwidth,
+                "cells": [asdict(cell) for cell in cells],
+            }
+            if options.json:  # at once, so that a run which is cut short is not lost
+                options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(table(record)))
+    for cell in cells:
+        if cell.reason:
+            print(f"H {cell.size}, batch {cell.batch}, {cell.entry}: {cell.who} - {cell.reason}")
 
 
 if __name__ == "__main__":

@@ -24,24 +24,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks.operators.shepp_logan import ELLIPSES
 from korisk.errors import KoriskWarning
 from korisk.operators import ConeBeam, PixelBackprojector, Projector, fbp
 
 Array = NDArray[np.float64]
-# Amplitude, semi-axes and centre along x, y and z, and the angle about z in degrees: the head of
-# Shepp and Logan (1974) in three dimensions, with the contrast of Toft (1996).
+# The head in three dimensions: amplitude, semi-axes and centre along x, y and z, angle about z.
+HEIGHTS = (
+    *((0.81, 0.0), (0.78, 0.0), (0.22, 0.0), (0.28, 0.0), (0.41, -0.15), (0.05, 0.25)),
+    *((0.05, 0.25), (0.05, 0.0), (0.02, 0.0), (0.02, 0.0)),
+)
 HEAD = np.array(
     [
-        [1.0, 0.69, 0.92, 0.81, 0.0, 0.0, 0.0, 0.0],
-        [-0.8, 0.6624, 0.874, 0.78, 0.0, -0.0184, 0.0, 0.0],
-        [-0.2, 0.11, 0.31, 0.22, 0.22, 0.0, 0.0, -18.0],
-        [-0.2, 0.16, 0.41, 0.28, -0.22, 0.0, 0.0, 18.0],
-        [0.1, 0.21, 0.25, 0.41, 0.0, 0.35, -0.15, 0.0],
-        [0.1, 0.046, 0.046, 0.05, 0.0, 0.1, 0.25, 0.0],
-        [0.1, 0.046, 0.046, 0.05, 0.0, -0.1, 0.25, 0.0],
-        [0.1, 0.046, 0.023, 0.05, -0.08, -0.605, 0.0, 0.0],
-        [0.1, 0.023, 0.023, 0.02, 0.0, -0.606, 0.0, 0.0],
-        [0.1, 0.023, 0.046, 0.02, 0.06, -0.605, 0.0, 0.0],
+        [amplitude, a, b, c, x, y, z, degrees]
+        for (amplitude, a, b, x, y, degrees), (c, z) in zip(ELLIPSES, HEIGHTS, strict=True)
     ]
 )
 FINE = 2  # points a voxel along each axis, over which its value is averaged

@@ -16,10 +16,8 @@ default show whether the networks had converged.
 """
 
 import argparse
-import csv
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +28,8 @@ from torch import nn
 import korisk as kr
 from benchmarks.markdown import header, line
 from benchmarks.networks.burgers import needed, ratio
+from benchmarks.operators.shepp_logan import ELLIPSES
+from benchmarks.rows import append, curve, read
 from korisk.ablation import Replacement
 from korisk.networks import zoo
 from korisk.operators import LinearOperator, Matrix
@@ -38,7 +38,7 @@ from korisk.problems import CtProblem, CtScanner, Handled, Motion, MriProblem
 RESULTS = Path(__file__).parents[1] / "results" / "motion.csv"
 TABLES = RESULTS.with_suffix(".txt")
 COLUMNS = ("scan", "images", "motion", "steps", "n", "seed", "mse")
-Row = Mapping[str, str]
+Row = dict[str, str]
 
 SIDE, NOISE = 32, 0.02
 IMAGES = 600  # a third judges, a tenth chooses the best step: 340 are left to train with
@@ -49,20 +49,8 @@ REAL = {"CT": ("chest_ct", "chest CT"), "MRI": ("brain_mri_b", "brain MRI")}
 MOVED = Motion(states=4, turn=10.0, shift=(SIDE * 3 / 32, -SIDE / 16))
 HANDLED = ("known", "estimated", "ignored")  # in the tables
 ABOVE = 1.05  # times the best error of a network: targets, as `ablate` has them
-# The head of Shepp and Logan (1974) with the contrast of Toft (1996): amplitude, semi-axes and
-# centre along columns and rows, angle in degrees.
-SHEPP_LOGAN = np.array(
-    [
-        [1.0, 0.69, 0.92, 0.0, 0.0, 0.0],
-        [-0.8, 0.6624, 0.874, 0.0, -0.0184, 0.0],
-        [-0.2, 0.11, 0.31, 0.22, 0.0, -18.0],
-        [-0.2, 0.16, 0.41, -0.22, 0.0, 18.0],
-        [0.1, 0.21, 0.25, 0.0, 0.35, 0.0],
-        [0.1, 0.046, 0.046, 0.0, 0.1, 0.0],
-        [0.1, 0.046, 0.023, -0.08, -0.605, 0.0],
-        [0.1, 0.023, 0.046, 0.06, -0.605, 0.0],
-    ]
-)
+# Of the head, without two of its smallest ellipses.
+SHEPP_LOGAN = np.array(ELLIPSES)[[0, 1, 2, 3, 4, 5, 7, 9]]
 
 
 def heads(count: int) -> NDArray[np.float64]:
@@ -112,56 +100,30 @@ def network(
 
 
 def train(
-    kind: str,
-    images: str,
-    population: NDArray[np.float64],
-    arms: Sequence[Handled],
-    options: argparse.Namespace,
+    kind: str, images: str, population: NDArray[np.float64], options: argparse.Namespace
 ) -> None:
     """Train networks of one scan and one population, and append their errors."""
     begun = time.perf_counter()
     build, known = network(kind, "known", options.device)
-    moving = problem(kind, "known").operator(options.device).to(torch.float32)
-    with tempfile.TemporaryDirectory() as folder:  # the network that knows is trained once
-        for handled in arms:
-            wrong = network(kind, handled, options.device)[1]
-            ablation = kr.ablate(
-                build,
-                moving,
-                population,
-                NOISE,
-                replace=Replacement(layer=known.name, by="wrong", wrong=wrong),
-                sizes=SIZES,
-                seeds=SEEDS,
-                training=kr.prediction.Training(steps=options.steps),
-                bound=False,
-                folder=folder,
-            )
-            curves: dict[str, kr.Curve] = {handled: ablation.curves[1]}
-            if handled == "ignored":
-                curves["known"] = ablation.curves[0]
-                print(ablation.first.simulated, *ablation.notes, sep="\n", flush=True)
-            write(kind, images, options.steps, curves)
-            print(kind, images, handled, f"{time.perf_counter() - begun:.0f} s", flush=True)
-
-
-def write(kind: str, images: str, steps: int, curves: Mapping[str, kr.Curve]) -> None:
-    """Append the errors of some networks."""
-    new = not RESULTS.exists()
-    with RESULTS.open("a", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([COLUMNS] if new else [])
-        for handled, curve in curves.items():
-            for n, error, seed in zip(curve.n, curve.error, curve.seed, strict=True):
-                writer.writerow((kind, images, handled, steps, n, seed, f"{error:.6g}"))
-
-
-def read() -> list[dict[str, str]]:
-    """The rows of the results."""
-    if not RESULTS.exists():
-        return []
-    with RESULTS.open(newline="") as file:
-        return list(csv.DictReader(file))
+    ablation = kr.ablate(
+        build,
+        problem(kind, "known").operator(options.device).to(torch.float32),
+        population,
+        NOISE,
+        replace=Replacement(
+            layer=known.name, by="wrong", wrong=network(kind, "ignored", options.device)[1]
+        ),
+        sizes=SIZES,
+        seeds=SEEDS,
+        training=kr.prediction.Training(steps=options.steps),
+        bound=False,
+    )
+    print(ablation.first.simulated, *ablation.notes, sep="\n", flush=True)
+    for handled, made in zip(("known", "ignored"), ablation.curves, strict=True):
+        measured = zip(made.n, made.error, made.seed, strict=True)
+        about = kind, images, handled, options.steps
+        append(RESULTS, COLUMNS, [(*about, n, seed, f"{error:.6g}") for n, error, seed in measured])
+    print(kind, images, f"{time.perf_counter() - begun:.0f} s", flush=True)
 
 
 def curves_of(rows: Sequence[Row], steps: int) -> dict[tuple[str, str], dict[str, kr.Curve]]:
@@ -173,39 +135,29 @@ def curves_of(rows: Sequence[Row], steps: int) -> dict[tuple[str, str], dict[str
             group.setdefault(row["motion"], []).append(row)
     heads_first = sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] != "heads"))
     return {
-        key: {
-            handled: kr.Curve(
-                [int(row["n"]) for row in group[handled]],
-                [float(row["mse"]) for row in group[handled]],
-                [row["seed"] for row in group[handled]],
-                handled,
-                "mse",
-            )
-            for handled in HANDLED
-            if handled in group
-        }
+        key: {handled: curve(group[handled], handled) for handled in HANDLED if handled in group}
         for key, group in heads_first
     }
 
 
 def tables() -> str:
     """Markdown: errors, samples for two targets, and whether training had converged."""
-    rows = read()
+    rows = read(RESULTS)
     curves = curves_of(rows, STEPS)
     text = ["### Errors", ""]
     text += header("scan", "images", "motion", *(f"N = {n}" for n in SIZES))
     for key, group in curves.items():
-        for handled, curve in group.items():
-            text.append(line(*key, handled, *(f"{error:.2g}" for error in curve.means)))
+        for handled, learning in group.items():
+            text.append(line(*key, handled, *(f"{error:.2g}" for error in learning.means)))
     text += ["", "### Samples", ""]
     heads_of = ("scan", "images", "target", "motion", "N (90% interval)")
     text += header(*heads_of, "enough with 90% probability", "times those of known motion")
     for key, group in curves.items():
         for reached in ("ignored", "known"):
             target = float(f"{ABOVE * float(group[reached].means.min()):.3g}")
-            for handled, curve in group.items():
-                times = "" if handled == "known" else ratio(group["known"], curve, target)
-                samples = needed(curve, target)
+            for handled, learning in group.items():
+                times = "" if handled == "known" else ratio(group["known"], learning, target)
+                samples = needed(learning, target)
                 text.append(line(*key, f"{target:.2g} ({reached})", handled, *samples, times))
     text += ["", "### Converged", ""]
     heads_of = ("scan", "images", "motion", "steps", "errors over those of the table")
@@ -213,10 +165,10 @@ def tables() -> str:
     others = sorted({int(row["steps"]) for row in rows} - {STEPS})
     for steps in others:
         for key, group in curves_of(rows, steps).items():
-            for handled, curve in group.items():
-                ratios = curve.means / curves[key][handled].means
+            for handled, learning in group.items():
+                ratios = learning.means / curves[key][handled].means
                 span = f"{ratios.min():.2f} to {ratios.max():.2f}"
-                last = f"{curve.means[-1]:.2g}"
+                last = f"{learning.means[-1]:.2g}"
                 text.append(line(*key, handled, f"{steps:,}", span, last))
     return "\n".join(text) + "\n"
 
@@ -226,7 +178,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--images", type=Path, help="folder with NAME.npz of real slices")
     parser.add_argument("--scan", choices=tuple(REAL), help="default: both")
-    parser.add_argument("--population", choices=("heads", "slices"), help="default: both")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tables", action="store_true")
@@ -234,19 +185,15 @@ def main() -> None:
     if options.tables:
         TABLES.write_text(tables())
         return
-    have = {(row["scan"], row["images"], row["motion"], int(row["steps"])) for row in read()}
-    changed: tuple[Handled, ...] = ("ignored",)
+    have = {(row["scan"], row["images"], int(row["steps"])) for row in read(RESULTS)}
     for kind in REAL if options.scan is None else [options.scan]:
-        populations = {}
-        if options.population != "slices":
-            populations["heads"] = heads(IMAGES)
-        if options.population != "heads" and options.images is not None:
+        populations = {"heads": heads(IMAGES)}
+        if options.images is not None:
             name, words = REAL[kind]
             populations[words] = np.load(options.images / f"{name}.npz")["pool"][:IMAGES] / 255.0
         for images, population in populations.items():
-            arms = [arm for arm in changed if (kind, images, arm, options.steps) not in have]
-            if arms:
-                train(kind, images, population, arms, options)
+            if (kind, images, options.steps) not in have:
+                train(kind, images, population, options)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,11 @@ scikit-image turn the other way, x cos b - y sin b = s: the same work on the ima
 """
 
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -56,6 +52,7 @@ class Peer(ABC):
     name: ClassVar[str]
     package: ClassVar[str]  # what it is installed as
     on_cuda: ClassVar[bool] = True
+    lacks: ClassVar[str] = ""  # why it cannot do an entry
 
     def __init__(self, scan: Scan, device: str) -> None:
         self.scan = scan
@@ -87,17 +84,17 @@ class Peer(ABC):
     def forward(self, images: Tensor) -> Works:
         """A x."""
 
-    @abstractmethod
     def adjoint(self, sinograms: Tensor) -> Works:
         """A^T y."""
+        raise Unable(self.lacks)
 
-    @abstractmethod
     def fbp(self, sinograms: Tensor) -> Works:
         """Filtered backprojection with the ramp."""
+        raise Unable(self.lacks)
 
-    @abstractmethod
     def gradient(self, images: Tensor) -> Works:
         """The loss |A x|^2 and its gradient in x, by autograd."""
+        raise Unable(self.lacks)
 
 
 class Korisk(Peer):
@@ -145,6 +142,7 @@ class CuSparse(Peer):
 
     name = "cuSPARSE"
     package = "torch"
+    lacks = "measured for the forward projection alone"
 
     def __init__(self, scan: Scan, device: str) -> None:
         super().__init__(scan, device)
@@ -172,18 +170,6 @@ class CuSparse(Peer):
             image = columns[:, 0].contiguous()
             works["CSR @ (pixels,)"] = _without_graph(lambda: self.matrix @ image)
         return works
-
-    def adjoint(self, sinograms: Tensor) -> Works:
-        """A^T y."""
-        raise Unable("measured for the forward projection alone")
-
-    def fbp(self, sinograms: Tensor) -> Works:
-        """Filtered backprojection with the ramp."""
-        raise Unable("a product is no reconstruction")
-
-    def gradient(self, images: Tensor) -> Works:
-        """The loss |A x|^2 and its gradient in x, by autograd."""
-        raise Unable("measured for the forward projection alone")
 
 
 class Astra(Peer):
@@ -361,12 +347,6 @@ class DeepInv(Peer):
     name = "deepinv"
     package = "deepinv"
 
-    @classmethod
-    def load(cls) -> str:
-        """Import the library and give its version; whatever it raises is why it is missing."""
-        _import_torchvision()
-        return super().load()
-
     def project(self, image: Tensor) -> Tensor:
         """korisk's rays through one image, in pixel lengths: (size, size) to (views, bins)."""
         projected: Tensor = self._variant("one by one, iradon").A(image.flip(-2)[None, None])
@@ -429,6 +409,7 @@ class SkImage(Peer):
     name = "skimage"
     package = "skimage"
     on_cuda = False
+    lacks = "has no adjoint of radon, without which there is no gradient"
 
     @classmethod
     def load(cls) -> str:
@@ -455,19 +436,11 @@ class SkImage(Peer):
         inputs, degrees = list(_host(images)), self._degrees
         return {"radon, loop": lambda: [radon(x, degrees, circle=True) for x in inputs]}
 
-    def adjoint(self, sinograms: Tensor) -> Works:
-        """A^T y."""
-        raise Unable("has no adjoint of radon; iradon without a filter is another operator")
-
     def fbp(self, sinograms: Tensor) -> Works:
         """Filtered backprojection with the ramp."""
         iradon = self._transform().iradon
         inputs, degrees = list(_host(_bins_first(sinograms)[:, 0])), self._degrees
         return {"iradon, loop": lambda: [iradon(y, degrees, circle=True) for y in inputs]}
-
-    def gradient(self, images: Tensor) -> Works:
-        """The loss |A x|^2 and its gradient in x, by autograd."""
-        raise Unable("has neither adjoint nor autograd")
 
 
 PEERS: dict[str, type[Peer]] = {
@@ -547,28 +520,3 @@ def _fits(needed: int, device: str) -> bool:
     if device == "cuda":
         return needed < torch.cuda.mem_get_info()[0]
     return needed < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-
-
-def _import_torchvision() -> None:
-    try:
-        import_module("torchvision")
-    except RuntimeError as trouble:
-        if "does not exist" not in str(trouble):
-            raise
-        # deepinv imports torchvision, whose compiled operators do not load beside every build of
-        # PyTorch; its import then fails for their names alone. None is called here: declare them.
-        spec = find_spec("torchvision")
-        assert spec is not None
-        assert spec.origin is not None
-        text = Path(spec.origin).with_name("_meta_registrations.py").read_text(encoding="utf-8")
-        names = re.findall(r'"torchvision::(\w+)"', text)
-        names += re.findall(r'register_meta\("(\w+)"', text)
-        library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-        _DECLARED.append(library)
-        for name in sorted(set(names)):
-            with suppress(RuntimeError):  # some are there
-                library.define(f"{name}(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]
-        import_module("torchvision")
-
-
-_DECLARED: list[Any] = []  # operators live as long as the library that declared them

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.markdown import header, line
+
 RESULTS = Path(__file__).parents[1] / "results"
 ENTRIES = {"forward": "A x", "adjoint": "A^T y", "fbp": "FBP", "gradient": "gradient"}
 BYTES = 4  # of a float32
@@ -28,8 +30,7 @@ def table(kept: dict[str, Any]) -> Iterator[str]:
     yield f"*{where}*, against {', '.join(peers)}:"
     yield ""
     heads = ["H, batch", *ENTRIES.values(), *(["A x, of copying speed"] if card else [])]
-    yield f"| {' | '.join(heads)} |"
-    yield f"| {' | '.join('---' for _ in heads)} |"
+    yield from header(*heads)
     by_key = {(c["size"], c["batch"], c["entry"], c["who"]): c for c in kept["cells"]}
     scans = sorted({(cell["size"], cell["batch"]) for cell in kept["cells"]})
     for size, batch in scans:
@@ -38,7 +39,7 @@ def table(kept: dict[str, Any]) -> Iterator[str]:
         if card:
             time = by_key[size, batch, "forward", "korisk"]["ms"] / 1e3
             row.append(f"{_bytes(size) / card / time:.1%}")
-        yield f"| {' | '.join(row)} |"
+        yield line(*row)
 
 
 def _cell(

@@ -10,7 +10,6 @@ what the kept results say.
 """
 
 import argparse
-import csv
 import json
 import math
 import sys
@@ -24,15 +23,8 @@ import numpy as np
 
 from benchmarks.paper import claims_measure
 from benchmarks.paper.theorem import AT_BOUND, SOUGHT, TRAINED
-from benchmarks.paper.verdicts import (
-    READINGS,
-    VERDICTS,
-    Claim,
-    Figure,
-    Judged,
-    claims,
-    figures_of,
-)
+from benchmarks.paper.verdicts import READINGS, VERDICTS, Claim, Figure, Judged, claims, figures_of
+from benchmarks.rows import read
 from korisk.curves.curve import Curve
 from korisk.paper import published
 from korisk.paper.reproduction import Sweep
@@ -469,8 +461,7 @@ def page(judged: list[Judged]) -> str:
 
 def sentences() -> str:
     """How many sentences of the paper bear a number, and what they are."""
-    with (ROOT / "benchmarks/data/paper_sentences.csv").open(newline="", encoding="utf-8") as file:
-        reasons = [row["reason"] for row in csv.DictReader(file)]
+    reasons = [row["reason"] for row in read(ROOT / "benchmarks/data/paper_sentences.csv")]
     others = ", ".join(f"{reasons.count(key)} {words}" for key, words in REASONS.items())
     return (
         f"{len(reasons)} sentences of the paper bear a number. {reasons.count('')} of them are\n"

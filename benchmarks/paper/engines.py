@@ -96,10 +96,7 @@ def _bare_cluster(workers: int) -> Iterator[Any]:
 
 @contextmanager
 def _cluster(workers: int) -> Iterator[Cluster]:
-    with (
-        _bare_cluster(workers) as client,
-        joined_cluster(client.scheduler.address) as cluster,
-    ):
+    with _bare_cluster(workers) as client, joined_cluster(client.scheduler.address) as cluster:
         yield cluster
 
 

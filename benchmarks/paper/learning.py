@@ -40,7 +40,6 @@ has with 1,024 samples: the N with which KO + U-Net has it.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import time
 import warnings
@@ -80,8 +79,8 @@ from benchmarks.planner.image_networks import (
     Maker,
     Training,
     UNet,
-    Way,
 )
+from benchmarks.rows import append, read
 from korisk.errors import KoriskWarning
 from korisk.fitting import DenseFit, DenseRidge, DiagonalRidge, Scorer
 from korisk.fitting.ridge.diagonal import tail_gram
@@ -385,17 +384,12 @@ class Lasting(Training):
     def __init__(
         self, model: str, at: Bench, members: Sequence[Member], steps: int, device: str
     ) -> None:
-        cuda = device == "cuda"
-        # Ridge fits have large entries that cancel: no TF32 but in the convolutions.
-        way = Way(conv="triton", precision="fp32", graph=True)
-        if not cuda:
-            way = Way(conv="grouped", channels_last=True, precision="bf16")
         self.members = sorted(members)
         cells = [(member.n, member.seed) for member in self.members]
         build, data, begins = ensemble(model, at, self.members)
-        super().__init__(
-            build, data, cells, torch.ones(steps), way, WIDTH, device, batch=BATCH, pool=at.pool
-        )
+        rates, shape = torch.ones(steps), {"batch": BATCH, "pool": at.pool}
+        # Ridge fits have large entries that cancel.
+        super().__init__(build, data, cells, rates, WIDTH, device, **shape, precise=True)
         moved = [begin - seed * at.pool for begin, (_, seed) in zip(begins, cells, strict=True)]
         self.batches += torch.tensor(moved, device=device)[:, None]
         self.averages = [parameter.detach().clone() for parameter in self.parameters]
@@ -424,7 +418,7 @@ class Lasting(Training):
                 self.optimiser.state[parameter] = {"step": count, **state}
 
     def _step(self) -> None:
-        loss = self.loss(self.batches.index_select(0, self.step)[0])
+        loss = self._loss(self.batches.index_select(0, self.step)[0])
         gradients = torch.autograd.grad(loss, self.parameters)
         for at, split in zip(self._parts, self._split, strict=True):
             for parameter, gradient in zip(split, gradients, strict=True):
@@ -615,15 +609,14 @@ def kept(out: Path, side: int) -> tuple[set[Cell], dict[tuple[str, str], dict[in
     """What the file has: point, model and N of curves, and rates that were chosen."""
     cells: set[Cell] = set()
     tried: dict[Cell, list[tuple[float, float]]] = defaultdict(list)
-    with out.open(newline="") as file:
-        for row in csv.DictReader(file):
-            cell = row["point"], row["model"], int(row["n"])
-            if int(row["side"]) != side:
-                continue
-            if row["seed"] == "tuning":
-                tried[cell].append((float(row["validation"]), float(row["rate"])))
-            else:
-                cells.add(cell)
+    for row in read(out):
+        cell = row["point"], row["model"], int(row["n"])
+        if int(row["side"]) != side:
+            continue
+        if row["seed"] == "tuning":
+            tried[cell].append((float(row["validation"]), float(row["rate"])))
+        else:
+            cells.add(cell)
     rates: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for (point, model, n), errors in tried.items():
         rates[point, model][n] = min(errors)[1]
@@ -633,8 +626,6 @@ def kept(out: Path, side: int) -> tuple[set[Cell], dict[tuple[str, str], dict[in
 def measure(options: argparse.Namespace) -> None:
     """Append the curves that the file does not have, until the seconds are over."""
     out: Path = options.out
-    if not out.exists():
-        out.write_text(",".join(COLUMNS) + "\n")
     start = time.monotonic()
     for name, model in ((name, model) for model in options.models for name in options.points):
         done, rates = kept(out, options.side)
@@ -650,11 +641,8 @@ def measure(options: argparse.Namespace) -> None:
             known = rates[name, model]
             ends = start + options.seconds
             rows = curve(model, at, sizes, known, options.steps, options.device, ends)
-        with out.open("a", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            for row in rows:
-                cells = (f"{v:.6g}" if type(v) is float else v for v in row)
-                writer.writerow((options.side, name, model, *cells))
+        texts = ([f"{v:.6g}" if type(v) is float else v for v in row] for row in rows)
+        append(out, COLUMNS, [(options.side, name, model, *cells) for cells in texts])
         spent = time.monotonic() - before
         errors = f"{rows[0][-2]:.3g} to {rows[-1][-2]:.3g}" if rows else "too little time"
         print(f"{spent:5.1f} s  {name}, {model}: {errors}", flush=True)
@@ -669,10 +657,8 @@ Cells = dict[tuple[int, int], tuple[float, float]]  # by N and seed: validation 
 def kept_cells(path: Path = DATA) -> dict[str, dict[str, Cells]]:
     """Every model at every point."""
     found: dict[str, dict[str, Cells]] = defaultdict(lambda: defaultdict(dict))
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["seed"] == "tuning":
-                continue
+    for row in read(path):
+        if row["seed"] != "tuning":
             cell = int(row["n"]), int(row["seed"])
             errors = float(row["validation"]), float(row["mse"])
             found[row["point"]][row["model"]][cell] = errors
@@ -812,16 +798,15 @@ def _trained(point: str) -> Iterator[list[object]]:
     """Rates and steps of networks that were trained until twice the steps change nothing."""
     tried: dict[tuple[str, int], list[float]] = defaultdict(list)
     ends: dict[tuple[str, int], list[tuple[float, int, float, float]]] = defaultdict(list)
-    with DATA.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["point"] != point or not row["half"]:
-                continue
-            key, rate = (row["model"], int(row["n"])), float(row["rate"])
-            if row["seed"] == "tuning":
-                tried[key].append(rate)
-            else:
-                values = rate, int(row["steps"]), float(row["mse"]), float(row["half"])
-                ends[key].append(values)
+    for row in read(DATA):
+        if row["point"] != point or not row["half"]:
+            continue
+        key, rate = (row["model"], int(row["n"])), float(row["rate"])
+        if row["seed"] == "tuning":
+            tried[key].append(rate)
+        else:
+            values = rate, int(row["steps"]), float(row["mse"]), float(row["half"])
+            ends[key].append(values)
     for (model, n), runs in sorted(ends.items()):
         nearest = min(TUNED, key=lambda m: abs(math.log(m / n)))
         rates = ", ".join(f"{rate:g}" for rate in sorted(tried[model, nearest]))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.markdown import line
+from benchmarks.markdown import header, line
 from korisk.store.usage import machine
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -93,8 +93,7 @@ def tables(kept: dict[str, Any]) -> Iterator[str]:
 def errors(study: dict[str, Any]) -> Iterator[str]:
     """Mean errors of both models at every N, and where the better one changes."""
     sizes = list(next(iter(study["points"].values()))["means"]["KO"])
-    yield line("point", "model", *(f"N = {n}" for n in sizes), "FC passes KO at N (90%)")
-    yield line(*["---"] * (len(sizes) + 3))
+    yield from header("point", "model", *(f"N = {n}" for n in sizes), "FC passes KO at N (90%)")
     for name, point in study["points"].items():
         for model, found in point["means"].items():
             where = crossing(point["crossing"]) if model == "FC" else ""

@@ -10,12 +10,11 @@ The fits of both are compared: test errors and chosen lambdas.
 --sweeps runs the paper's sweeps at other H through the engine, one process each.
 
     python -m benchmarks.paper.study [--rounds 1] [--json FILE]
-    python -m benchmarks.paper.study --sweeps 128,256 [--protocol rigorous|released] [--device
-        cpu|cuda]
-        [--seeds 1,2,3] [--json FILE]
+    python -m benchmarks.paper.study --sweeps 128 256 [--protocol rigorous|released]
+        [--device cpu|cuda] [--seeds 1 2 3] [--json FILE]
 
-With --json, figures go into FILE in place of earlier ones of the same kind; study_tables.py prints
-them again.
+With --json, figures go into FILE in place of earlier ones of the same kind, which
+reproduction_tables.py prints again.
 """
 
 import argparse
@@ -24,11 +23,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper import study_tables
+from benchmarks.paper import reproduction_tables
 
 SIDES = [8, 16, 32]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -93,21 +91,31 @@ def _part(name: str, environment: dict[str, str], **arguments: object) -> Figure
 # The program
 
 
-def main(arguments: Iterable[str] | None = None) -> None:
+def main() -> None:
     """Measure what was asked for and print it."""
-    options = _options(arguments)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=1, help="of the comparison; medians count")
+    parser.add_argument(
+        "--sweeps", type=int, nargs="+", metavar="H", help="run the paper's sweeps at these instead"
+    )
+    parser.add_argument("--protocol", choices=("rigorous", "released"), default="rigorous")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for --sweeps")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", metavar="S", help="for --sweeps; default: the paper's"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="put all figures here")
+    options = parser.parse_args()
     kept: Figures = {}
     if options.sweeps:
-        for side in _numbers(options.sweeps):
-            seeds = _numbers(options.seeds) if options.seeds else None
+        for side in options.sweeps:
             kept.setdefault("sweeps", []).append(
-                measure_sweep(side, options.protocol, options.device, seeds)
+                measure_sweep(side, options.protocol, options.device, options.seeds)
             )
             _keep(options.json, kept)
     if not kept:
         kept["speed"] = measure_speed(options.rounds)
     _keep(options.json, kept)
-    print("\n".join(study_tables.tables(kept)))
+    print("\n".join(reproduction_tables.tables(kept)))
 
 
 def _keep(path: Path | None, kept: Figures) -> None:
@@ -122,21 +130,6 @@ def _keep(path: Path | None, kept: Figures) -> None:
 
 def _which(sweep: Figures) -> tuple[Any, ...]:
     return sweep["side"], sweep["protocol"], sweep["where"]
-
-
-def _options(arguments: Iterable[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=1, help="of the comparison; medians count")
-    parser.add_argument("--sweeps", metavar="H,H", help="run the paper's sweeps at these instead")
-    parser.add_argument("--protocol", choices=("rigorous", "released"), default="rigorous")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for --sweeps")
-    parser.add_argument("--seeds", metavar="S,S", help="for --sweeps; the paper's if left out")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="put all figures here")
-    return parser.parse_args(None if arguments is None else list(arguments))
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ Array = NDArray[np.floating[Any]]
 Key = tuple[int, str, int, int]  # H, model, N, seed
 Chosen = tuple[float, float]  # test MSE, lambda
 
-SIDES = (8, 16, 32)
 SEEDS = (1, 2, 3, 4, 5)
 SIZES = (4, 8, 16, 32, 64)
 LAMBDAS = (1e-6, 1e-4, 1e-2, 1.0, 1e2)
@@ -44,14 +43,6 @@ class Pairs(NamedTuple):
 
     x: Array  # (count, V B)
     y: Array  # (count, H H)
-
-
-def run(
-    sides: Iterable[int] = SIDES, seeds: Iterable[int] = SEEDS, sizes: Iterable[int] = SIZES
-) -> dict[Key, Chosen]:
-    """Test MSE and lambda of both models at every size and seed of each scale."""
-    seeds, sizes = tuple(seeds), tuple(sizes)
-    return {key: chosen for side in sides for key, chosen in scale(side, seeds, sizes)}
 
 
 def scale(

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.rows import read
 from korisk.curves.curve import Curve
 
 Array = NDArray[np.float64]
@@ -310,11 +311,10 @@ def neural() -> tuple[NeuralCurve, ...]:
     """Half of the benchmark of Alabdulmohsin, Neyshabur and Zhai: 46 curves; data/README.md."""
     rows: dict[tuple[str, str, str], list[tuple[int, float, bool]]] = {}
     for file in ("neural_vision.csv", "neural_language.csv"):
-        with (DATA / file).open(encoding="utf-8", newline="") as lines:
-            for row in csv.DictReader(lines):
-                measured = round(float(row["Seen Examples"])), float(row["Loss"])
-                key = (row["Domain"], row["Task"], row["Model"])
-                rows.setdefault(key, []).append((*measured, row["Training"] == "1"))
+        for row in read(DATA / file):
+            measured = round(float(row["Seen Examples"])), float(row["Loss"])
+            key = (row["Domain"], row["Task"], row["Model"])
+            rows.setdefault(key, []).append((*measured, row["Training"] == "1"))
     return tuple(
         NeuralCurve(
             " ".join(key),
@@ -375,11 +375,8 @@ def pilot_to(n: Array, table: Array, last: int, seeds: int = 3) -> Curve:
 def imaging() -> tuple[ImagingCurve, ...]:
     """All curves of the database, in the order of the file."""
     errors: dict[tuple[str, ...], list[tuple[int, int, float, float]]] = {}
-    with (DATA / "imaging.csv").open(encoding="utf-8", newline="") as lines:
-        for *key, n, seed, error, train in list(csv.reader(lines))[1:]:
-            errors.setdefault(tuple(key), []).append(
-                (int(n), int(seed), float(error), float(train))
-            )
+    for *key, n, seed, error, train in (row.values() for row in read(DATA / "imaging.csv")):
+        errors.setdefault(tuple(key), []).append((int(n), int(seed), float(error), float(train)))
     found = []
     for (problem, network, population, noise, recipe), rows in errors.items():
         sizes: Array = np.unique([row[0] for row in rows]).astype(np.float64)
@@ -402,11 +399,10 @@ def imaging_cases(recipe: str) -> list[Case]:
 def other_ct() -> list[Case]:
     """Three pilots of each curve of data/other_ct_networks.csv; the first seed alone has all N."""
     errors: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    with (DATA / "other_ct_networks.csv").open(encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            if row["seed"] == "1":
-                key = row["population"], row["model"]
-                errors.setdefault(key, []).append((float(row["n"]), float(row["error"])))
+    for row in read(DATA / "other_ct_networks.csv"):
+        if row["seed"] == "1":
+            key = row["population"], row["model"]
+            errors.setdefault(key, []).append((float(row["n"]), float(row["error"])))
     pilots = []
     for (population, network), rows in errors.items():
         n, error = np.array(sorted(rows)).T
@@ -420,13 +416,9 @@ def other_ct() -> list[Case]:
 def image_curves() -> dict[tuple[str, str], Curve]:
     """Whole curves of data/image_networks.csv by network and population."""
     errors: dict[tuple[str, str], list[tuple[int, float, str]]] = {}
-    with (DATA / "image_networks.csv").open(encoding="utf-8-sig", newline="") as lines:
-        for row in csv.DictReader(lines, skipinitialspace=True):
-            network, population, seed = (
-                row[column].strip() for column in ("network", "population", "seed")
-            )
-            measured = int(float(row["n"])), float(row["error"]), seed
-            errors.setdefault((network, population), []).append(measured)
+    for row in read(DATA / "image_networks.csv"):
+        measured = int(row["n"]), float(row["error"]), row["seed"]
+        errors.setdefault((row["network"], row["population"]), []).append(measured)
     curves = {}
     for (network, population), rows in errors.items():
         n, error, seeds = zip(*rows, strict=True)
@@ -456,10 +448,9 @@ def pairs() -> dict[str, list[Pair]]:
         networks = settings.setdefault(("image networks", population), {})
         networks[network] = whole.sizes.astype(float), whole.table
     linear: dict[tuple[str, str, str], list[tuple[int, int, float]]] = {}
-    with (DATA / "real_curves.csv").open(encoding="utf-8", newline="") as lines:
-        for population, point, model, n, seed, error in list(csv.reader(lines))[1:]:
-            measured = int(n), int(seed), float(error)
-            linear.setdefault((population, point, model), []).append(measured)
+    for row in read(DATA / "real_curves.csv"):
+        measured = int(row["n"]), int(row["seed"]), float(row["mse"])
+        linear.setdefault((row["population"], row["point"], row["model"]), []).append(measured)
     for (population, point, model), rows in linear.items():
         sizes = np.unique([row[0] for row in rows]).astype(np.float64)
         table = np.array([row[2] for row in sorted(rows)]).reshape(len(sizes), -1)

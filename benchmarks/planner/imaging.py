@@ -21,7 +21,6 @@ at most.
 """
 
 import argparse
-import csv
 import math
 import sys
 import time
@@ -47,9 +46,9 @@ from benchmarks.planner.image_networks import (
     Stack,
     Training,
     UNet,
-    Way,
     generator,
 )
+from benchmarks.rows import append, read
 
 Array = NDArray[np.float64]
 
@@ -108,7 +107,7 @@ PROBLEMS = {
     "ct": Problem(
         lambda: base.ct()[0], lambda: base.ct()[1], (base.VIEWS, base.BINS), (0.005, 0.02, 0.08)
     ),
-    "mri": Problem(lambda: base.mri()[0], lambda: base.mri()[0].T, (24, SIDE), (0.02, 0.08, 0.32)),
+    "mri": Problem(base.mri, lambda: base.mri().T, (24, SIDE), (0.02, 0.08, 0.32)),
     "deblur": Problem(base.blur, base.deblur, (SIDE, SIDE), (0.005, 0.02, 0.08), False),
     "denoise": Problem(identity, identity, (SIDE, SIDE), (0.05, 0.1, 0.2), False),
     "inpaint": Problem(mask, filled, (SIDE, SIDE), (0.005, 0.02, 0.08), False),
@@ -294,7 +293,7 @@ class Curve(Training):
         rows = torch.stack([seed * POOL + torch.arange(TRAINED) % n for n, seed in cells]).to(
             self.step.device
         )
-        out = self.net(self.data.inputs[rows].transpose(1, 2))[:, 0].float()
+        out = self.net(self.data.inputs[rows].transpose(1, 2))[:, 0]
         errors: Tensor = (out - self.data.targets[rows]).square().double()
         return errors.mean((1, 2, 3))
 
@@ -319,22 +318,12 @@ def curve(setting: Setting, network: str, data: Data, device: str) -> Iterator[t
     long = setting.recipe == "long"
     rates = base.cosine(rate, steps) if long else torch.full((steps,), rate)
     cells = [(n, seed) for n in SIZES for seed in range(SEEDS)]
-    cuda = device == "cuda"
-    way = Way(conv="triton" if cuda else "unfold", graph=cuda)
     problem = PROBLEMS[setting.problem]
-    training = Curve(lambda make: build(make, problem), data, cells, rates, way, WIDTH, device)
+    training = Curve(lambda make: build(make, problem), data, cells, rates, WIDTH, device)
     key = (setting.problem, network, setting.population, f"{setting.noise:g}", setting.recipe)
     errors = training.result(cells, checks=base.CHECKS if long else 1)
     for (n, seed), error, train in zip(cells, *errors, strict=True):
         yield (*key, str(n), str(seed), f"{error:.6g}", f"{train:.6g}")
-
-
-def there(out: Path) -> set[tuple[str, ...]]:
-    """The curves that the file has: problem, network and population."""
-    if not out.exists():
-        return set()
-    with out.open(newline="") as file:
-        return {tuple(row[:3]) for row in csv.reader(file) if len(row) == len(COLUMNS)}
 
 
 def main() -> int:
@@ -348,7 +337,8 @@ def main() -> int:
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--list", action="store_true", help="print the settings and train nothing")
     options = parser.parse_args()
-    done, start = there(options.out), time.perf_counter()
+    start = time.perf_counter()
+    done = {tuple(row.values())[:3] for row in read(options.out)}
     for index, setting in enumerate(settings()[: options.settings], 1):
         left = [n for n in setting.networks if (setting.problem, n, setting.population) not in done]
         if options.list:
@@ -361,10 +351,7 @@ def main() -> int:
                     print(f"{options.minutes:g} minutes are used up: run again to go on")
                     return 0
                 rows = list(curve(setting, network, data, options.device))
-                fresh = not options.out.exists()
-                with options.out.open("a", newline="") as file:
-                    writer = csv.writer(file, lineterminator="\n")
-                    writer.writerows([COLUMNS, *rows] if fresh else rows)
+                append(options.out, COLUMNS, rows)
                 print(
                     f"{index} {setting.problem} {network} {setting.population} {setting.noise:g} "
                     f"{setting.recipe}: {time.perf_counter() - before:.1f} s, MSE {rows[0][-2]} to "

@@ -35,7 +35,7 @@ import json
 import math
 import multiprocessing
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import korisk as kr
+from benchmarks.markdown import header, line
 from benchmarks.planner import curves, rivals
 from benchmarks.planner.curves import DATABASES, Case, Pair
 from korisk.curves.curve import Curve
@@ -340,14 +341,9 @@ def short(value: float, digits: int = 3) -> str:
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
-def line(*cells: str) -> str:
-    """A row of a table."""
-    return f"| {' | '.join(cells)} |"
-
-
 def head(*cells: str) -> list[str]:
     """A blank line and the first two lines of a table."""
-    return ["", line(*cells), line(*("---" for _ in cells))]
+    return ["", *header(*cells)]
 
 
 def of_scores(kept: dict[str, Any]) -> Iterator[str]:
@@ -577,7 +573,7 @@ def of_rivals(pool: Any, names: list[str]) -> dict[str, Any]:
     return result
 
 
-def main(arguments: Iterable[str] | None = None) -> None:
+def main() -> None:
     """Ask, print and keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
@@ -594,7 +590,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--tables", action="store_true", help="write tables of what is kept")
     parser.add_argument("--noise", action="store_true", help="print the deviation of seeds")
     parser.add_argument("--processes", type=int, help="default: one for each core")
-    options = parser.parse_args(None if arguments is None else list(arguments))
+    options = parser.parse_args()
     if options.search and not options.prior:
         parser.error("--search needs a --prior")
     kept = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}

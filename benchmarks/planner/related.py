@@ -13,7 +13,6 @@ off ("invented").
 
 import argparse
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,12 +139,11 @@ def show(found: list[dict[str, float]]) -> None:
         print(f"{way:10s} {trust:.3f}   {error[0]:.3f} {error[1]:.3f}   x {more}")
 
 
-def main(arguments: Iterable[str] | None = None) -> None:
+def main() -> None:
     """Run the benchmark and print its tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--part", choices=("report", "tune"), default="report")
-    options = parser.parse_args(None if arguments is None else list(arguments))
-    show(rows(asked(options.part)))
+    show(rows(asked(parser.parse_args().part)))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Situation:
 
     name: str
     target: float
-    right: frozenset[str]
+    right: tuple[str, ...]
     data: float = 1.0
     rate: float = 0.5
     training: float = 0.0
@@ -114,11 +114,6 @@ class Situation:
         return True
 
 
-def only(*actions: str) -> frozenset[str]:
-    """The actions that are right."""
-    return frozenset(actions)
-
-
 def step(n: Array) -> Array:
     """A plateau, then a fall to another."""
     return np.where(n < 100, 1.0, 0.01)
@@ -135,86 +130,86 @@ def rising(n: Array) -> Array:
 
 
 SITUATIONS = (
-    Situation(name="steep, near", rate=0.9, target=0.0045, right=only("collect")),
-    Situation(name="steep, 4 times the pilot", rate=0.9, target=0.0020, right=only("collect")),
-    Situation(name="root, near", target=0.05, right=only("collect")),
-    Situation(name="root, 4 times the pilot", target=0.0315, right=only("collect", "measure")),
-    Situation(name="slow, near", rate=0.25, target=0.22, right=only("collect", "measure")),
-    Situation(name="slow, far", rate=0.25, target=0.1, right=only("measure")),
-    Situation(name="slow, hopeless", rate=0.08, target=0.1, right=only("unlikely", "measure")),
-    Situation(name="met already", target=0.5, right=only("collect")),
-    Situation(name="met inside", target=0.1, right=only("collect")),
-    Situation(name="met inside, one seed", target=0.1, seeds=1, right=only("collect", "measure")),
-    Situation(name="one seed, near", target=0.05, seeds=1, right=only("collect", "measure")),
+    Situation(name="steep, near", rate=0.9, target=0.0045, right=("collect",)),
+    Situation(name="steep, 4 times the pilot", rate=0.9, target=0.0020, right=("collect",)),
+    Situation(name="root, near", target=0.05, right=("collect",)),
+    Situation(name="root, 4 times the pilot", target=0.0315, right=("collect", "measure")),
+    Situation(name="slow, near", rate=0.25, target=0.22, right=("collect", "measure")),
+    Situation(name="slow, far", rate=0.25, target=0.1, right=("measure",)),
+    Situation(name="slow, hopeless", rate=0.08, target=0.1, right=("unlikely", "measure")),
+    Situation(name="met already", target=0.5, right=("collect",)),
+    Situation(name="met inside", target=0.1, right=("collect",)),
+    Situation(name="met inside, one seed", target=0.1, seeds=1, right=("collect", "measure")),
+    Situation(name="one seed, near", target=0.05, seeds=1, right=("collect", "measure")),
     Situation(
         name="one seed, floor", rate=0.9, network=0.05, target=0.03, seeds=1,
-        right=only("measure", "unknown", "unlikely"),
+        right=("measure", "unknown", "unlikely"),
     ),
     Situation(
         name="clear floor of the network", rate=0.9, network=0.05, target=0.03, spread=0.02,
-        right=only("stop", "unlikely"),
+        right=("stop", "unlikely"),
     ),
     Situation(
         name="floor just above the target", rate=0.7, network=0.03, target=0.028,
-        right=only("stop", "unlikely", "measure"),
+        right=("stop", "unlikely", "measure"),
     ),
     Situation(
         name="floor just below the target", rate=0.9, network=0.02, target=0.024,
-        right=only("collect", "measure"),
+        right=("collect", "measure"),
     ),
     Situation(
         name="flat by training, probed", data=0.01, training=0.09, target=0.06, sizes=DECADE,
-        probed=True, right=only("train"),
+        probed=True, right=("train",),
     ),
     Situation(
         name="flat by training, not probed", data=0.01, training=0.09, target=0.06, sizes=DECADE,
-        right=only("unknown", "unlikely", "stop", "train"),
+        right=("unknown", "unlikely", "stop", "train"),
     ),
     Situation(
         name="mostly training, probed", data=0.1, training=0.09, target=0.06, sizes=DECADE,
-        probed=True, right=only("train"),
+        probed=True, right=("train",),
     ),
     Situation(
         name="flat by noise, probed", data=0.01, noise=0.09, target=0.06, sizes=DECADE,
-        probed=True, right=only("stop", "unlikely", "unknown"),
+        probed=True, right=("stop", "unlikely", "unknown"),
     ),
     Situation(
         name="flat by the network, probed", data=0.01, network=0.09, target=0.06, sizes=DECADE,
-        probed=True, right=only("stop", "unlikely", "unknown"),
+        probed=True, right=("stop", "unlikely", "unknown"),
     ),
     Situation(
-        name="data limit, probed", target=0.05, training=0.001, probed=True, right=only("collect"),
+        name="data limit, probed", target=0.05, training=0.001, probed=True, right=("collect",),
     ),
     Situation(
-        name="data limit, probed, far", target=0.02, probed=True, right=only("collect", "measure"),
+        name="data limit, probed, far", target=0.02, probed=True, right=("collect", "measure"),
     ),
     Situation(
         name="crossing: the known operator", data=0.2, rate=0.9, network=0.02, target=0.01,
-        model="KO", spread=0.02, right=only("stop", "unlikely"),
+        model="KO", spread=0.02, right=("stop", "unlikely"),
     ),
     Situation(
         name="crossing: the dense network", data=8.0, rate=1.0, target=0.01, model="FC",
-        right=only("collect"),
+        right=("collect",),
     ),
-    Situation(name="rising", shape=rising, target=0.05, right=only("unknown")),
+    Situation(name="rising", shape=rising, target=0.05, right=("unknown",)),
     Situation(
-        name="a step, target beyond", shape=step, target=0.001, right=only("unknown", "measure"),
+        name="a step, target beyond", shape=step, target=0.001, right=("unknown", "measure"),
     ),
-    Situation(name="a step, target inside", shape=step, target=0.1, right=only("collect")),
+    Situation(name="a step, target inside", shape=step, target=0.1, right=("collect",)),
     Situation(
         name="dense layer before its fall", shape=late_fall, target=0.05,
-        sizes=(8, 16, 32, 64, 128), right=only("collect", "measure"),
+        sizes=(8, 16, 32, 64, 128), right=("collect", "measure"),
     ),
-    Situation(name="noisy seeds", spread=0.3, target=0.04, right=only("collect", "measure")),
+    Situation(name="noisy seeds", spread=0.3, target=0.04, right=("collect", "measure")),
     Situation(
-        name="decibels, near", rate=0.9, target=0.0045, unit="psnr", right=only("collect"),
+        name="decibels, near", rate=0.9, target=0.0045, unit="psnr", right=("collect",),
     ),
     Situation(
         name="accuracy, floor", data=0.5, rate=0.7, network=0.1, target=0.05, unit="accuracy",
-        spread=0.02, right=only("stop", "unlikely"),
+        spread=0.02, right=("stop", "unlikely"),
     ),
     Situation(
-        name="rmse, far", rate=1.0, target=0.001, unit="rmse", right=only("collect", "measure"),
+        name="rmse, far", rate=1.0, target=0.001, unit="rmse", right=("collect", "measure"),
     ),
 )  # fmt: skip
 

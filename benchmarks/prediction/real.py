@@ -1,7 +1,7 @@
 """KO and FC rehearsed from a few real images, judged on learning curves that were measured.
 
-    python -m benchmarks.prediction.real judge --images DIR --json FILE [--populations a,b]
-        [--points par16,fan32] [--examples 256,64] [--curves FILE.csv] [--seeds 3]
+    python -m benchmarks.prediction.real judge --images DIR --json FILE [--populations a b]
+        [--points par16 fan32] [--examples 256 64] [--curves FILE.csv] [--seeds 3]
     python -m benchmarks.prediction.real tables FILE
 
 DIR has NAME.npz (or NAME_32.npz) of benchmarks/prediction/real_images.py, which also measures
@@ -12,7 +12,6 @@ examples. Constants of rehearsals were chosen on other networks (benchmarks/pred
 """
 
 import argparse
-import csv
 import json
 import math
 import statistics
@@ -26,7 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.markdown import table
 from benchmarks.prediction.real_images import CHOOSE, POINTS, REPORT
+from benchmarks.rows import read
 from korisk.planning.recommend import TAIL
 from korisk.prediction.rehearsal.simulation import Training
 from korisk.prediction.study import Request, rehearse_study
@@ -41,11 +42,10 @@ Record = dict[str, Any]
 def measured(path: Path, populations: Sequence[str], points: Sequence[str]) -> dict[Any, Any]:
     """Mean errors over seeds by population and point, then model and N."""
     errors: dict[Any, Any] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["population"] in populations and row["point"].split()[0] in points:
-                key = row["population"], row["point"]
-                errors[key][row["model"]][int(row["n"])].append(float(row["mse"]))
+    for row in read(path):
+        if row["population"] in populations and row["point"].split()[0] in points:
+            key = row["population"], row["point"]
+            errors[key][row["model"]][int(row["n"])].append(float(row["mse"]))
     return {
         key: {
             model: {n: statistics.fmean(v) for n, v in sizes.items()} for model, sizes in m.items()
@@ -73,9 +73,7 @@ def judged(
         start = time.process_time()
         arguments = {"sizes": SIZES, "seeds": seeds, "training": Training(examples=len(images))}
         (made,) = rehearse_study(
-            Study(content, ran=True),
-            Request(examples=len(images)),
-            options=lambda _: arguments,
+            Study(content, ran=True), Request(examples=len(images)), options=lambda _: arguments
         )
         seconds = time.process_time() - start
     for prediction in made.forecasts:
@@ -153,8 +151,7 @@ def rows(records: Sequence[Record]) -> Iterator[list[str]]:
 def tables(records: Sequence[Record]) -> str:
     """A Markdown table."""
     heads = ["model", "images", "population", "curves", "median off", "worst", "factor beyond"]
-    lines = [[*heads, "bands hold", "beyond"], ["---"] * 9, *rows(records)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table([*rows(records)], [*heads, "bands hold", "beyond"])
 
 
 def main() -> None:
@@ -164,18 +161,15 @@ def main() -> None:
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--images", type=Path)
     parser.add_argument("--curves", type=Path, default=CURVES)
-    parser.add_argument("--populations", default=",".join((*CHOOSE, *REPORT)))
-    parser.add_argument("--points", default=",".join(POINTS))
-    parser.add_argument("--examples", default="256,64")
+    parser.add_argument("--populations", nargs="+", default=(*CHOOSE, *REPORT))
+    parser.add_argument("--points", nargs="+", default=POINTS, choices=POINTS)
+    parser.add_argument("--examples", type=int, nargs="+", default=(256, 64))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.what == "tables":
         print(tables(json.loads(options.file.read_text())))
         return
-    options.populations = options.populations.split(",")
-    options.points = options.points.split(",")
-    options.examples = [int(count) for count in options.examples.split(",")]
     records = judge(options)
     if options.json is not None:
         options.json.write_text(json.dumps(records, separators=(",", ":")) + "\n")

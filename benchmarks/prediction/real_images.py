@@ -3,7 +3,7 @@
     python -m benchmarks.prediction.real_images make --sources DIR --out DIR
         # NAME.npz, what DIR allows
     python -m benchmarks.prediction.real_images measure --images DIR --out FILE.csv [--device cuda]
-        [--populations a,b] [--points par16,fan32] [--largest 4096] [--test 2048] [--seeds 3]
+        [--populations a b] [--points par16 fan32] [--largest 4096] [--test 2048] [--seeds 3]
 
 `make` looks for these files anywhere below DIR, where packages are unpacked (`dpkg-deb -x`,
 `unzip`, `tar -x`):
@@ -32,7 +32,6 @@ population,point,model,n,seed,mse to FILE.csv and skips what is there.
 """
 
 import argparse
-import csv
 import gzip
 import plistlib
 import tarfile
@@ -49,6 +48,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.ndimage import map_coordinates
 
+from benchmarks.rows import append, read
 from korisk.studies import Study
 from korisk.studies.run.cells import run_cell
 
@@ -198,10 +198,7 @@ def make(sources: Path, out: Path) -> None:
 
 def measure(a: argparse.Namespace) -> None:
     """Append the curves that are not in the file yet, one cell at a time."""
-    if not a.out.exists():
-        a.out.write_text(",".join(COLUMNS) + "\n")
-    with a.out.open(newline="") as file:
-        done = {(row["population"], row["point"], row["seed"]) for row in csv.DictReader(file)}
+    done = {(row["population"], row["point"], row["seed"]) for row in read(a.out)}
     start = time.perf_counter()
     for name in a.populations:
         if not (a.images / f"{name}.npz").exists():
@@ -232,20 +229,12 @@ def measure(a: argparse.Namespace) -> None:
                     if (name, task.point, str(task.seed)) in done:
                         continue
                     rows = run_cell(task, lambda _: None, device=a.device).rows
-                    with a.out.open("a") as table:
-                        for row in rows:
-                            if row.n > 0:
-                                mse = f"{row.metrics['mse']:.6g}"
-                                print(
-                                    name,
-                                    task.point,
-                                    row.model,
-                                    row.n,
-                                    task.seed,
-                                    mse,
-                                    sep=",",
-                                    file=table,
-                                )
+                    measured = [
+                        (name, task.point, row.model, row.n, task.seed, f"{row.metrics['mse']:.6g}")
+                        for row in rows
+                        if row.n > 0
+                    ]
+                    append(a.out, COLUMNS, measured)
                     seconds = time.perf_counter() - start
                     print(f"{name} {task.key}: {seconds:.1f} s so far", flush=True)
 
@@ -257,8 +246,8 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, help="folder with unpacked packages")
     parser.add_argument("--images", type=Path, help="folder with NAME.npz")
     parser.add_argument("--out", type=Path, required=True, help="folder, or CSV file of curves")
-    parser.add_argument("--populations", default=",".join((*CHOOSE, *REPORT)))
-    parser.add_argument("--points", default=",".join(POINTS))
+    parser.add_argument("--populations", nargs="+", default=(*CHOOSE, *REPORT))
+    parser.add_argument("--points", nargs="+", default=POINTS, choices=POINTS)
     parser.add_argument(
         "--largest", type=int, default=4096, help="N, where there are images enough"
     )
@@ -266,7 +255,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     a = parser.parse_args()
-    a.populations, a.points = a.populations.split(","), a.points.split(",")
     needed = "sources" if a.what == "make" else "images"
     if getattr(a, needed) is None:
         parser.error(f"--{needed} is missing")

@@ -15,7 +15,6 @@ DIR is that of benchmarks/planner/imaging.py.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import random
 import sys
@@ -32,6 +31,7 @@ import korisk as kr
 from benchmarks.markdown import table
 from benchmarks.planner import image_networks as base
 from benchmarks.planner.imaging import NETWORKS, PROBLEMS, WIDTH, Setting, settings
+from benchmarks.rows import append, read
 from korisk.operators import Matrix
 from korisk.planning.compare import Comparison
 from korisk.planning.pilot import Longer
@@ -57,7 +57,7 @@ class Single(nn.Module):
     def __init__(self, network: str, problem: str) -> None:
         super().__init__()
         seed = int(torch.randint(2**31, ()))
-        make = base.Maker([seed], base.Way(conv="grouped"), WIDTH)
+        make = base.Maker([seed], WIDTH, alone=True)
         self.ensemble = NETWORKS[network][0](make, PROBLEMS[problem])
 
     def forward(self, measured: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def part_of(setting: Setting) -> str:
 
 def asked(part: str) -> list[tuple[Setting, str]]:
     """The settings and networks of a part that were trained with the long recipe."""
-    truth = {tuple(row.values())[:5] for row in read_rows(DATA / "imaging.csv")}
+    truth = {tuple(row.values())[:5] for row in read(DATA / "imaging.csv")}
     wanted = []
     for setting in settings():
         if setting.recipe == "long" and part_of(setting) == part:
@@ -87,11 +87,7 @@ def asked(part: str) -> list[tuple[Setting, str]]:
     return wanted
 
 
-def rehearsed(
-    setting: Setting,
-    network: str,
-    options: argparse.Namespace,
-) -> kr.Rehearsal:
+def rehearsed(setting: Setting, network: str, options: argparse.Namespace) -> kr.Rehearsal:
     """One rehearsal, by the library."""
     problem = PROBLEMS[setting.problem]
     images = torch.from_numpy(base.population(setting.population, options.images)[1])[:EXAMPLES]
@@ -119,15 +115,11 @@ def rehearsed(
 def train(options: argparse.Namespace) -> None:
     """Rehearse what is not in the file yet, and append it, one curve at a time."""
     out, start = options.out, time.perf_counter()
-    if not out.exists():
-        out.write_text(",".join(COLUMNS) + "\n")
-    there = {tuple(row.values())[:3] for row in read_rows(out)}
+    there = {tuple(row.values())[:3] for row in read(out)}
     jobs = asked(options.part)
     random.Random(0).shuffle(jobs)  # so that what there is time for stands for all
-    for setting, network in jobs[options.turn :: options.turns]:
+    for setting, network in jobs:
         if (setting.problem, network, setting.population) in there:
-            continue
-        if options.networks and network not in options.networks:
             continue
         if time.perf_counter() - start > 60 * options.minutes:
             print(f"{options.minutes:g} minutes are used up: run again for the rest")
@@ -146,8 +138,7 @@ def train(options: argparse.Namespace) -> None:
         if made.longer is not None:
             last = made.longer
             rows.append((*key[:-1], "longer", last.n, 0, f"{last.errors[0]:.6g}", *how))
-        with out.open("a", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
+        append(out, COLUMNS, rows)
         print(setting.problem, network, setting.population, f"{made.seconds:.1f} s", flush=True)
 
 
@@ -190,16 +181,10 @@ def distinct_of(variants: Mapping[str, Errors], unaltered: int) -> kr.Curve:
     return curve_of({(unaltered + 1) // 2: half, unaltered: variants["plain"][largest]})
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a table."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def truths() -> dict[Key, Errors]:
     """The measured curves of the long recipe."""
     curves: dict[Key, Errors] = {}
-    for row in read_rows(DATA / "imaging.csv"):
+    for row in read(DATA / "imaging.csv"):
         if row["recipe"] == "long":
             key = (row["problem"], row["network"], row["population"])
             curves.setdefault(key, {}).setdefault(int(row["n"]), []).append(float(row["error"]))
@@ -210,7 +195,7 @@ def rehearsals(path: Path, part: str) -> dict[Key, kr.Rehearsal]:
     """The rehearsals of a part, from the file."""
     curves: dict[Key, dict[str, Errors]] = {}
     facts: dict[Key, dict[str, str]] = {}
-    for row in read_rows(path):
+    for row in read(path):
         key = (row["problem"], row["network"], row["population"])
         errors = curves.setdefault(key, {}).setdefault(row["variant"], {})
         errors.setdefault(int(row["n"]), []).append(float(row["error"]))
@@ -404,11 +389,8 @@ def main() -> int:
     add("--part", choices=("choose", "report"), default="report")
     add("--images", type=Path, help="folder with the populations as NAME.npz")
     add("--out", type=Path, default=OUT)
-    add("--networks", type=lambda text: text.split(","), help="these alone")
     add("--steps", type=int, default=2000)
     add("--minutes", type=float, default=math.inf, help="start no curve after so many")
-    add("--turn", type=int, default=0, help="of several processes, which one this is")
-    add("--turns", type=int, default=1, help="how many processes share the work")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     if options.train:

@@ -11,66 +11,34 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import defaultdict
-from dataclasses import asdict, dataclass
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
+
+from benchmarks.quality.tables import coverage, reached
 
 LINES = 96.0  # percent of all lines
 BRANCHES = 98.0  # percent, in these packages:
 THEORY = ("theory", "curves", "planning")
+COUNTED = {
+    "lines": "num_statements",
+    "lines_reached": "covered_lines",
+    "branches": "num_branches",
+    "branches_reached": "covered_branches",
+}
 
 
-@dataclass
-class Count:
-    """How much there is, and how much of it was reached."""
-
-    lines: int = 0
-    lines_reached: int = 0
-    branches: int = 0
-    branches_reached: int = 0
-
-    def add(self, summary: dict[str, Any]) -> None:
-        """Count one file's summary."""
-        self.lines += summary["num_statements"]
-        self.lines_reached += summary["covered_lines"]
-        self.branches += summary["num_branches"]
-        self.branches_reached += summary["covered_branches"]
-
-    @property
-    def line_share(self) -> float:
-        """Percent of lines."""
-        return 100 * self.lines_reached / self.lines if self.lines else 100.0
-
-    @property
-    def branch_share(self) -> float:
-        """Percent of branches."""
-        return 100 * self.branches_reached / self.branches if self.branches else 100.0
-
-
-def packages(report: dict[str, Any]) -> dict[str, Count]:
+def packages(report: dict[str, Any]) -> dict[str, Counter[str]]:
     """Counts by package of src/korisk, files outside of any under "(top)", and "all"."""
-    found: defaultdict[str, Count] = defaultdict(Count)
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for name, told in report["files"].items():
         path = name.replace("\\", "/")
-        if not path.startswith("src/korisk/"):  # a copy that a test made elsewhere
-            continue
-        inside = path.removeprefix("src/korisk/").split("/")
-        for package in (inside[0] if len(inside) > 1 else "(top)", "all"):
-            found[package].add(told["summary"])
-    return dict(found)
-
-
-def faults(counts: dict[str, Count]) -> list[str]:
-    """What falls short, in words."""
-    short = []
-    if counts["all"].line_share < LINES:
-        short.append(f"lines: {counts['all'].line_share:.1f}%, asked for are {LINES:g}%")
-    for package in THEORY:
-        if counts[package].branch_share < BRANCHES:
-            share = counts[package].branch_share
-            short.append(f"branches of {package}/: {share:.1f}%, asked for are {BRANCHES:g}%")
-    return short
+        if path.startswith("src/korisk/"):  # no copy that a test made elsewhere
+            package, _, file = path.removeprefix("src/korisk/").partition("/")
+            counts = {key: told["summary"][column] for key, column in COUNTED.items()}
+            for part in (package if file else "(top)", "all"):
+                found[part].update(counts)
+    return dict(sorted(found.items()))
 
 
 def main() -> int:
@@ -80,17 +48,13 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="keep the figures here")
     asked = parser.parse_args()
     counts = packages(json.loads(asked.report.read_text()))
-    print(f"{'package':<12}{'lines':>8}{'reached':>9}{'branches':>10}{'reached':>9}")
-    for package in sorted(counts, key=lambda name: (name == "all", name)):
-        each = counts[package]
-        shares = f"{each.line_share:>8.1f}%{each.branches:>10,}{each.branch_share:>8.1f}%"
-        print(f"{package:<12}{each.lines:>8,}{shares}")
+    print("\n".join(coverage(counts)))
     if asked.json:
-        kept = {package: asdict(count) for package, count in sorted(counts.items())}
-        asked.json.write_text(json.dumps(kept, indent=1) + "\n")
-    short = faults(counts)
-    for line in short:
-        print(line, file=sys.stderr)
+        asked.json.write_text(json.dumps(counts, indent=1) + "\n")
+    wanted = [("all", "lines", LINES), *((package, "branches", BRANCHES) for package in THEORY)]
+    short = [each for each in wanted if reached(counts[each[0]], each[1]) < each[2]]
+    for package, what, least in short:
+        print(f"{what} of {package}: asked for are {least:g}%", file=sys.stderr)
     return 1 if short else 0
 
 

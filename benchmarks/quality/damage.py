@@ -29,6 +29,7 @@ from typing import Any
 
 import korisk as kr
 from benchmarks.markdown import header, line
+from benchmarks.quality.fuzz.readers import TINY
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.prediction.record import prediction_content, read_prediction, write_prediction
 from korisk.prediction.study import Question, rehearse_study
@@ -126,14 +127,7 @@ def outcome(kind: Kind, files: Files) -> tuple[str, str]:
 
 # --- Stores --------------------------------------------------------------------------------------
 
-_STUDY = {
-    "name": "tiny",
-    "points": [{"name": "a", "side": 8, "views": 8, "bins": 12, "noise": {"gaussian": 0.1}}],
-    "models": {"KO": {"refine": 0}, "FC": {"grid": [1e-3, 1.0]}},
-    "pools": {"validation": 4, "test": 4},
-    "sizes": [2, 4, 8],
-    "seeds": [1, 2, 3, 4],
-}
+_STUDY = TINY | {"seeds": [1, 2, 3, 4]}
 
 
 def _stored(path: Path, *, measured: bool = True) -> object:

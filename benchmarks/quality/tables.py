@@ -11,44 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.markdown import header, line
-from benchmarks.quality.coverage_figures import Count
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 TEXT = RESULTS / "quality.txt"
-_FEW_SECONDS = 20  # folders that take less share a row
+
+
+def reached(counts: dict[str, int], what: str) -> float:
+    """Percent of lines or branches that the tests reach."""
+    return 100 * counts[f"{what}_reached"] / max(counts[what], 1)
 
 
 def coverage(kept: dict[str, Any]) -> Iterator[str]:
     """Lines and branches that the tests reach, package by package."""
     yield from header("package", "lines", "reached", "branches", "reached")
     for package in sorted(kept, key=lambda name: (name == "all", name == "(top)", name)):
-        count = Count(**kept[package])
-        yield line(
-            {"all": "**all**", "(top)": "outside of any"}.get(package, f"`{package}/`"),
-            f"{count.lines:,}",
-            f"{count.line_share:.1f}%",
-            f"{count.branches:,}",
-            f"{count.branch_share:.1f}%",
-        )
-
-
-def test_time(kept: dict[str, Any]) -> Iterator[str]:
-    """CPU seconds of the parts of `make test` and `make thorough`, and of their tests by folder."""
-    machine, parts, folders = kept["machine"], kept["parts"], kept["folders"]
-    few = {name: taken for name, taken in folders.items() if taken < _FEW_SECONDS}
-    folders = sorted(folders.items() - few.items(), key=lambda pair: -pair[1])
-    rest = parts["unit"] + parts["long"] - sum(kept["folders"].values())
-    yield f"{machine['cores']} cores of {machine['processor']}."
-    yield ""
-    yield from header("part", "CPU seconds")
-    for part, taken in parts.items():
-        yield line(f"`make {part}`", f"{taken:,.0f}")
-    for folder, taken in folders:
-        yield line(f"of the tests, `{folder}`", f"{taken:,.0f}")
-    yield line(f"of the tests, {len(few)} other folders and files", f"{sum(few.values()):,.0f}")
-    yield line("of the tests, to start and to find them", f"{rest:,.0f}")
-    yield line("**all**", f"{sum(parts.values()):,.0f}")
+        title = {"all": "**all**", "(top)": "outside of any"}.get(package, f"`{package}/`")
+        cells = []
+        for what in ("lines", "branches"):
+            cells += [f"{kept[package][what]:,}", f"{reached(kept[package], what):.1f}%"]
+        yield line(title, *cells)
 
 
 def mutation(kept: dict[str, Any]) -> Iterator[str]:
@@ -75,9 +57,13 @@ def mutation(kept: dict[str, Any]) -> Iterator[str]:
 
 
 def fuzz(kept: dict[str, Any]) -> Iterator[str]:
-    """What became of broken files, reader by reader."""
-    rest = sorted(RESULTS.glob("fuzz_*.json"))  # readers that take longer, or are not there
-    runs = [kept, *(json.loads(each.read_text(encoding="utf-8")) for each in rest)]
+    """What became of broken files, reader by reader, also of those that take longer."""
+    rest = sorted(RESULTS.glob("fuzz_*.json"))
+    yield from tried(kept, *(json.loads(each.read_text(encoding="utf-8")) for each in rest))
+
+
+def tried(*runs: dict[str, Any]) -> Iterator[str]:
+    """The readers of some runs of `quality.fuzz.run`."""
     for run in runs:
         cores = f"{run['machine']['cores']} cores of {run['machine']['processor']}"
         yield (
@@ -139,7 +125,6 @@ def house(kept: dict[str, Any]) -> Iterator[str]:
 
 
 SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
-    "Where the time of CI goes: `quality.test_time`": ("test_time.json", test_time),
     "What the tests reach: `make coverage`": ("coverage.json", coverage),
     "Small faults: `make mutation`": ("mutation.json", mutation),
     "Broken files: `make fuzz`": ("fuzz.json", fuzz),

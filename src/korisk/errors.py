@@ -80,18 +80,8 @@ def invalid(
 ) -> KoriskError:
     """The error for an argument that breaks a rule: `argument must rule, got value; remedy`.
 
-    Parameters
-    ----------
-    argument : str
-        Its name, or the subject of the sentence, such as "layer 'K': lipschitz".
-    rule : str
-        Continues "must": "be a whole number >= 1", "have shape (8, 8)".
-    value : object
-        The value that was passed.
-    remedy : str or Message, optional
-        Advice.
-    got : str, optional
-        The value in words; None shows the value itself.
+    An argument that is no name is the subject of the sentence, such as "layer 'K': lipschitz";
+    `rule` continues "must", and `got` has the value in words.
     """
     subject = Argument(argument) if argument.isidentifier() else argument
     got = shown(value) if got is None else got
@@ -163,19 +153,7 @@ def levels_off(
     what: str = "the bound",
     remedy: str = "lower the approximation and mismatch terms",
 ) -> UnreachableError:
-    """The error for a target at or below a floor, the error that more data cannot lower.
-
-    Parameters
-    ----------
-    target : float
-        The desired error.
-    floor : float
-        The error that more data cannot lower.
-    what : str, default "the bound"
-        Subject of the message: the quantity that levels off.
-    remedy : str
-        Advice at the end of the message.
-    """
+    """The error for a target at or below a floor, at which `what` levels off; `remedy` ends it."""
     gap = floor - target
     excess = f"{gap:.3g} above the target" if gap > 0 else "which is the target itself"
     error = UnreachableError(

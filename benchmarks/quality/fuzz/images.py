@@ -116,10 +116,7 @@ def hdf5() -> list[bytes]:
             file.attrs["about"] = "x" * 50
 
     packed: dict[str, Any] = {"chunks": (1, 6, 6), "compression": "gzip"}
-    return [
-        _written(save, "a.h5"),
-        _written(partial(save, **packed), "a.h5"),
-    ]
+    return [_written(save, "a.h5"), _written(partial(save, **packed), "a.h5")]
 
 
 @cache

@@ -161,14 +161,7 @@ _STORED: list[Any] = [
     *(None, 0, -1, 2**62, 1.5, -1e308, "", "x", "[]", "{}", "null", "NaN", b"\0\xff", "\x1b[31m"),
     *('{"mse": "x"}', '{"mse": null}', '{"mse": 1e999}', '{"problem": 3}', '{"metric": []}'),
     *('{"problem": {"kind": 3, "side": "x"}}', "[" * 100_000, '{"a": ' * 5_000, "9" * 5_000),
-    *(
-        '{"name": {}}',
-        "[1000000000000]",
-        "[-1]",
-        '["x"]',
-        "|O",
-        "<f8",
-    ),
+    *('{"name": {}}', "[1000000000000]", "[-1]", '["x"]', "|O", "<f8"),
     *("<U1000000", "f8,(2,)i4", '{"layers": {"W": "x"}, "error": -1}', "done", "failed"),
 ]
 _SCRIPTS = [
@@ -189,20 +182,9 @@ _SCRIPTS = [
 _COLUMNS = {
     "meta": ("name", "value", "digest"),
     "cells": (
-        *(
-            "key",
-            "digest",
-            "device_memory",
-            "point",
-            "seed",
-            "spec",
-            "spec_hash",
-            "error",
-            "attempts",
-            "started",
-            "seconds",
-        ),
-        *("cpu_seconds", "peak_memory", "machine", "versions", "detail", "status"),
+        *("key", "digest", "device_memory", "point", "seed", "spec", "spec_hash", "error"),
+        *("attempts", "started", "seconds", "cpu_seconds", "peak_memory", "machine", "versions"),
+        *("detail", "status"),
     ),
     "rows": ("cell", "model", "n", "metrics", "detail", "digest"),
     "arrays": ("cell", "name", "dtype", "shape", "content", "digest"),

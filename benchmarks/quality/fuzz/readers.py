@@ -22,7 +22,7 @@ from korisk.errors import KoriskError, KoriskWarning
 from korisk.theory import Composition, Known, Learned, Network, NormBracket
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-_STUDY = {
+TINY = {
     "name": "tiny",
     "points": [{"name": "a", "side": 8, "views": 8, "bins": 12, "noise": {"gaussian": 0.1}}],
     "models": {"KO": {"refine": 0}, "FC": {"grid": [1e-3, 1.0]}},
@@ -104,9 +104,9 @@ def _studies() -> list[bytes]:
     others = [
         {"name": "m", "problem": mri, "points": [{"side": 8, "lines": 4}], "sizes": [2, 4]},
         {"name": "h", "problem": heat, "points": [{"assumed": 0.02}], "sizes": [2, 4]},
-        {**_STUDY, "problem": {"images": {"path": "images", "patients": "image"}}},
+        {**TINY, "problem": {"images": {"path": "images", "patients": "image"}}},
     ]
-    return [yaml.safe_dump(each).encode() for each in (_STUDY, *others)]
+    return [yaml.safe_dump(each).encode() for each in (TINY, *others)]
 
 
 def _read_study(path: Path) -> None:
@@ -117,7 +117,7 @@ def _read_study(path: Path) -> None:
 
 
 def _ablations() -> list[bytes]:
-    content = {**_STUDY, "models": {"networks": [{"kind": "inverse-cnn"}]}}
+    content = {**TINY, "models": {"networks": [{"kind": "inverse-cnn"}]}}
     content["ablation"] = {"replace": "A^T", "by": "wrong", "wrong": 0.05}
     return [yaml.safe_dump(content).encode()]
 
@@ -166,7 +166,7 @@ def _predictions() -> list[bytes]:
     from korisk.prediction.study import Question, rehearse_study
     from korisk.studies.spec.study import Study
 
-    (made,) = rehearse_study(Study(_STUDY))
+    (made,) = rehearse_study(Study(TINY))
     with tempfile.TemporaryDirectory() as folder:
         content = prediction_content("tiny", [made.to_dict(Question(targets=[1e-3], at=[64.0]))])
         signed = write_prediction(folder, content).read_bytes()
@@ -207,7 +207,7 @@ def _stores() -> list[bytes]:
     from korisk.studies.run.engine import run_study
     from korisk.studies.spec.study import Study
 
-    study = Study(_STUDY)
+    study = Study(TINY)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "study.db")
         with Store.create_or_open(path, study.content, tasks=study.tasks) as store:

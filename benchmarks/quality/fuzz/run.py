@@ -31,6 +31,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from benchmarks.quality import tables
 from benchmarks.quality.fuzz.readers import READERS, Reader, refusal
 from benchmarks.quality.fuzz.watch import SECONDS, limit_memory, tried
 from korisk.store.usage import machine, versions
@@ -53,10 +54,6 @@ class Tally:
     tried: int = 0
     accepted: int = 0
     refused: int = 0
-    crashes: int = 0
-    hangs: int = 0
-    shortages: int = 0  # of memory
-    seconds: float = 0.0  # by the clock, of all processes together
     slowest: float = 0.0  # seconds of the processor
     memory: int = 0  # bytes, the most that one file took
     faults: list[str] = field(default_factory=list)
@@ -65,7 +62,7 @@ class Tally:
         """Count another's files, too."""
         for name in ("slowest", "memory"):
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
-        for name in ("tried", "accepted", "refused", "crashes", "hangs", "shortages", "seconds"):
+        for name in ("tried", "accepted", "refused"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.faults += other.faults
 
@@ -92,12 +89,23 @@ def main() -> None:
         for piece in as_completed(pieces):
             tallies[piece.result().reader].add(piece.result())
     minutes = (time.monotonic() - begun) / 60
-    print("\n".join(table(list(tallies.values()), minutes)))
+    faults = [fault for tally in tallies.values() for fault in tally.faults]
+    found = {
+        "machine": dict(machine()),
+        "versions": dict(versions()),
+        "seed": options.seed,
+        "workers": options.workers,
+        "minutes": minutes,
+        "files": sum(tally.tried for tally in tallies.values()),
+        "faults": len(faults),
+        "readers": [asdict(tally) for tally in tallies.values()],
+    }
+    print(*tables.tried(found), *faults, sep="\n")
     for name, need in missing.items():
         print(f"Left out: {name}, which needs {need}.")
     if options.json is not None:
-        options.json.write_text(json.dumps(_kept(tallies, minutes, options), indent=1) + "\n")
-    sys.exit(1 if any(tally.faults for tally in tallies.values()) else 0)
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    sys.exit(1 if faults else 0)
 
 
 def _options() -> Any:
@@ -143,7 +151,7 @@ def _with_seeds(readers: dict[str, Reader]) -> dict[str, Reader]:
 
 def _piece(name: str, first: int, last: int, seed: int, scratch: Path, keep: Path) -> Tally:
     """Try files by their numbers; a process that dies or hangs is replaced."""
-    begun, reader, tally, keep = time.monotonic(), _CHOSEN[name], Tally(name), keep.absolute()
+    reader, tally, keep = _CHOSEN[name], Tally(name), keep.absolute()
     while first + tally.tried < last:
         here, there = get_context("fork").Pipe(duplex=False)
         folder = Path(tempfile.mkdtemp(dir=scratch), "a", "b")  # so that ".." stays inside
@@ -164,10 +172,7 @@ def _piece(name: str, first: int, last: int, seed: int, scratch: Path, keep: Pat
             number = first + tally.tried
             content = reader.make(_rng(reader, seed, number))
             tally.tried += 1
-            tally.hangs += lost.startswith("hang")
-            tally.crashes += lost.startswith("crash")
             tally.faults.append(_keep(reader, keep, number, content, lost))
-    tally.seconds = time.monotonic() - begun
     return tally
 
 
@@ -187,9 +192,6 @@ def _listen(connection: Connection, tally: Tally) -> str | None:
         elif outcome == "refused":
             tally.refused += 1
         else:
-            tally.crashes += outcome == "crash"
-            tally.hangs += outcome == "hang"
-            tally.shortages += outcome == "memory"
             tally.faults.append(fault)
 
 
@@ -224,40 +226,6 @@ def _child(
         if fault:
             fault = _keep(reader, keep, number, content, fault)
         connection.send((outcome, seconds, memory, fault))
-
-
-# --- What is said --------------------------------------------------------------------------------
-
-
-def table(tallies: list[Tally], minutes: float) -> Iterator[str]:
-    """The table in Markdown, with the faults below it."""
-    outcomes = "read | refused in words | crashes | hangs | out of memory"
-    yield f"| reader | files | {outcomes} | slowest | most memory | files a second |"
-    yield "| --- |" + 9 * " ---: |"
-    for each in tallies:
-        counts = [each.tried, each.accepted, each.refused]
-        counts += [each.crashes, each.hangs, each.shortages]
-        cells = " | ".join(f"{count:,}" for count in counts)
-        size = f"{each.slowest:.2f} s | {each.memory / 2**20:,.0f} MiB"
-        speed = each.tried / max(each.seconds, 1e-9)
-        yield f"| {each.reader} | {cells} | {size} | {speed:,.0f} |"
-    tried = sum(each.tried for each in tallies)
-    faults = [fault for each in tallies for fault in each.faults]
-    yield f"\n{tried:,} files in {minutes:.1f} minutes, {len(faults)} faults."
-    yield from faults
-
-
-def _kept(tallies: dict[str, Tally], minutes: float, options: Any) -> dict[str, Any]:
-    return {
-        "machine": dict(machine()),
-        "versions": dict(versions()),
-        "seed": options.seed,
-        "workers": options.workers,
-        "minutes": minutes,
-        "files": sum(each.tried for each in tallies.values()),
-        "faults": sum(len(each.faults) for each in tallies.values()),
-        "readers": [asdict(each) for each in tallies.values()],
-    }
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from typing import Any
 import yaml
 from scipy.stats import binomtest
 
+from benchmarks.quality import tables
 from benchmarks.quality.mutation.mutants import Mutant, mutants, operators
 from benchmarks.quality.mutation.runs import (
     KILLED,
@@ -85,8 +86,6 @@ def wilson(hits: int, tries: int) -> tuple[float, float]:
 
 def equivalent() -> dict[tuple[str, str, str], str]:
     """Listed faults that nobody could notice, and why."""
-    if not EQUIVALENT.exists():
-        return {}
     return {
         (entry["function"], entry["was"], now): entry["reason"]
         for entry in yaml.safe_load(EQUIVALENT.read_text(encoding="utf-8"))
@@ -174,26 +173,6 @@ def _plain(mutant: Mutant) -> dict[str, Any]:
     }
 
 
-def told(found: dict[str, Any]) -> str:
-    """The result in lines."""
-    low, high = found["interval"]
-    least, most = found["interval without equivalent"]
-    lost = [f"  not noticed: {each}" for each in found["survivors"]]
-    wrong = "wrongly listed as equivalent"
-    return "\n".join(
-        [
-            f"{found['sample']} of {found['mutants']} faults, seed {found['seed']}: "
-            f"{found['killed']} noticed, {found['killed by time']} by running too long, "
-            f"{found['survived']} not noticed, {found['run by no test']} run by no test",
-            f"  score {found['score']:.1%} (95%: {low:.1%} to {high:.1%}), "
-            f"without {found['equivalent']} that are listed as equivalent "
-            f"{found['score without equivalent']:.1%} ({least:.1%} to {most:.1%})",
-            *lost,
-            *(f"  {wrong}: {each}" for each in found[wrong]),
-        ]
-    )
-
-
 def main() -> None:
     """Sample, run and tell."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -218,7 +197,10 @@ def main() -> None:
     made = result(tried(sample, arguments), len(found), arguments.seed)
     if arguments.json:
         arguments.json.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
-    print(told(made))
+    print(*tables.mutation(made), sep="\n")
+    for what in ("survivors", "wrongly listed as equivalent"):
+        for each in made[what]:
+            print(f"  {what}: {each}")
 
 
 if __name__ == "__main__":

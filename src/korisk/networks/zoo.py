@@ -3,12 +3,6 @@
 `build` makes one by its kind, such as FBP + U-Net or learned primal-dual. The classes are plain
 modules whose known operators are submodules, so that `korisk.describe` shows each of them. Inputs
 are (batch, *A.range), outputs images (batch, *A.domain), in float32.
-
-    UNet, Cnn                  learned blocks on images, residual; the last layer starts small
-    PostProcessing             known inverse, then such a block
-    WeightedPostProcessing     learned weights W, then a known inverse, then such a block
-    PrimalDual                 learned primal-dual: A and A^T at every pass, small CNNs between
-    DenseUNet                  one learned dense layer in the place of the inverse, then a U-Net
 """
 
 from __future__ import annotations

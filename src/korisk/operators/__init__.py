@@ -1,13 +1,9 @@
 """Known operators: differentiable linear maps with exact adjoints and bracketed norms.
 
-Start with `linear.py`: `LinearOperator`, and sums and compositions of operators. Below it are
-`inputs.py` and `types.py` (shapes, devices and precisions), `caching.py` (results computed once),
-`exports.py` (SciPy, PyLops and deepinv) and `norms.py` (the iterations behind `norm()`). Operators:
-`basic.py`, `convolution.py` (blurs), `motion.py` (scans of moving objects), `tikhonov.py` (the
-regularised inverse), `adapters.py` (functions and other libraries), `ct/` (tomography) and `mri/`
-(magnetic resonance). Layers that are not linear: `consistency.py` (data consistency) and
-`dynamics.py` (Burgers' equation). `opaque.py` makes operators differentiable and visible to
-compilers without PyTorch's autograd, and `testing.py` checks the laws that every operator obeys.
+Start with `linear.py`: `LinearOperator`, and sums and compositions of operators. `norms.py` has the
+iterations behind `norm()`, `opaque.py` makes operators differentiable and visible to compilers
+without PyTorch's autograd, and `testing.py` checks the laws that every operator obeys. Layers that
+are not linear: `consistency.py` (data consistency) and `dynamics.py` (Burgers' equation).
 """
 
 from korisk.errors import needed_by

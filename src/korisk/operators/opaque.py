@@ -40,9 +40,8 @@ def _recorded() -> bool:
 class Opaque(LinearOperator):
     """An operator that computes A x and A^T y by other means than differentiable PyTorch.
 
-    A subclass defines `_product`, which may use NumPy, solvers or kernels. Its derivatives of any
-    order, `vmap`, `jvp` and compilers follow from linearity alone; weights of its own cannot be
-    trained.
+    A subclass defines `_product`, which may use NumPy, solvers or kernels. Derivatives of any
+    order, `vmap`, `jvp` and compilers follow from linearity; weights of its own cannot be trained.
     """
 
     inlined = False  # whether `_product` is plain PyTorch, fit to be part of an exported program

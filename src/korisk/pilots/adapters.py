@@ -402,9 +402,7 @@ def subset_order(
 def stratified_order(samples: Indices, labels: Labels, seed: int) -> Indices:
     """A random order in which every prefix has the classes in nearly their shares.
 
-    The k-th sample of a class with m samples gets the position (k + u) / m, with a random u of the
-    class. The second sample is of another class than the first, however rare that is, since few
-    classifiers accept a single class.
+    The second sample is of another class than the first: few classifiers accept a single one.
     """
     rng = np.random.default_rng([seed, 2])
     positions = np.empty(len(samples))

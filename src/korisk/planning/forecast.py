@@ -163,18 +163,7 @@ class Outlook:
         return 0.0 if relatives is None or self.doubt else float(relatives.trust)
 
     def law(self, n: Array) -> Law:
-        """The law of the log error at each N.
-
-        Parameters
-        ----------
-        n : array of float, (M,)
-            Training samples.
-
-        Returns
-        -------
-        Law
-            Its `under` and `quantile` are of natural logarithms of errors, not of the user's unit.
-        """
+        """The law of the log error at each N, (M,): natural logarithms, not in the user's unit."""
         return self.source.law(n)
 
     def met(self, n: Array, goal: float) -> Array:
@@ -384,11 +373,7 @@ class PilotLaw:
         return self.measured.law(last), sources, [source.centre(last) for _, source in sources]
 
     def _beyond(self, n: Array) -> Law:
-        """The law of the log error outside the pilot.
-
-        Futures start at the measured mean of the pilot's last N, and settle within about a doubling
-        on the curves that were fitted to the whole pilot.
-        """
+        """The law outside the pilot: from its last mean to the fitted curves within a doubling."""
         start, sources, centres = self._start
         fitted = mixed([share for share, _ in sources], [source.law(n) for _, source in sources])
         # The start moves down with the mean of the fitted curves, and keeps its own spread.

@@ -137,9 +137,8 @@ def _copies(curve: Curve) -> tuple[str, ...]:
 def no_learning(curve: Curve) -> bool:
     """Whether the error falls within noise, both from end to end and by its trend.
 
-    The trend is a straight line of the log error over log N, weighted by the noise, so that a
-    scattered first size does not hide the fall of the others. A pilot that falls and then is flat
-    has learned.
+    The trend is a line of the log error over log N, weighted by the noise, so that a scattered
+    first size does not hide the fall of the others.
     """
     # Both must show no fall: a scattered first size hides one from the ends, and a pilot that is
     # flat after its first sizes hides it from the line.
@@ -154,9 +153,8 @@ def no_learning(curve: Curve) -> bool:
 def shows_floor(curve: Curve) -> bool:
     """Whether a pilot shows that its error levels off.
 
-    It does where most of at least three sizes have two seeds, the last one among them, since a
-    single one may be unlucky, and the log error is convex in log N: the quadratic coefficient of a
-    parabola exceeds zero by more than two standard errors.
+    Most of at least three sizes, the last among them, need two seeds; the quadratic coefficient of
+    the log error over log N then exceeds zero by more than two standard errors.
     """
     several = curve.counts > 1
     if no_learning(curve) or np.mean(several) <= 0.5 or not several[-1] or len(several) < 3:

@@ -58,20 +58,10 @@ def study_to_rehearse(path: str | PathLike[str], content: Any = None) -> Study:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The targets and sizes to report for every point.
+    """The targets and sizes to report for every point, in a metric of `Rehearsal.in_metric`.
 
-    Parameters
-    ----------
-    targets : sequence of float, default ()
-        Errors to reach, in the metric's unit; without any, examples are shown.
-    at : sequence of float, default ()
-        N at which errors are shown; without any, the rehearsed N.
-    sure : float, default 0.9
-        The chance with which samples are to be enough, 0.5 to 0.99.
-    metric : {"mse", "rmse", "nmse", "psnr"}, default "mse"
-        Of targets and answers, see `Rehearsal.in_metric`.
-    data_range : float, optional
-        Largest minus smallest value that an image can have, for psnr. Default: the images' own.
+    Without targets, examples are shown; without sizes `at`, those that were rehearsed. `data_range`
+    is for psnr: the largest minus the smallest value that an image can have.
     """
 
     targets: Sequence[float] = ()

@@ -138,10 +138,8 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
 def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
     """Structural similarity of each image, (count,), for targets with values up to `peak`.
 
-    Uses a Gaussian window of 11 x 11 pixels with sigma 1.5, K1 = 0.01 and K2 = 0.03, and averages
-    over windows inside the image, as scikit-image does with gaussian_weights=True and
-    use_sample_covariance=False. Along an axis with fewer than 11 pixels the window shrinks to the
-    largest odd number that fits.
+    With a Gaussian window of 11 x 11 pixels and sigma 1.5, as scikit-image does with
+    gaussian_weights=True and use_sample_covariance=False; shorter axes have a shorter window.
     """
     scale = peak[:, None, None]
     # Constants scale with the peak, so that SSIM does not depend on the unit of the images.

@@ -132,15 +132,7 @@ def _pairs(field: str, texts: Mapping[str, str]) -> dict[str, str]:
 class TableServer(ThreadingHTTPServer):
     """The page for tables, at a port of this machine alone; a `with` block closes it.
 
-    Parameters
-    ----------
-    port : int, optional
-        The port, 1 to 65535. Default: a free one.
-
-    Raises
-    ------
-    KoriskError
-        If the port cannot be used.
+    The port is a free one unless it is given.
 
     Examples
     --------

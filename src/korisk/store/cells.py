@@ -249,9 +249,8 @@ def digest(*values: object) -> str:
 def row_digests(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Checksums of the rows of a table that other programs may read and write.
 
-    Each covers the header, the number of rows, the row's position and its values, whether these
-    are stored as numbers or as text. It consists of letters, so that no program reads it as a
-    number.
+    Each covers the header, the number of rows, the row's position and its values, as numbers or
+    text, and consists of letters, so that no program reads it as a number.
     """
     header = digest(*columns, len(rows))
     texts = enumerate(map(_as_written, row) for row in rows)

@@ -463,9 +463,8 @@ class Network:
     def _run_edges(self, run: Composition, renamed: Mapping[str, str]) -> set[tuple[str, str]]:
         """The edges on paths from the value at which a run begins to its last layer.
 
-        As pairs of a layer and a value that it takes. A composition holds in two networks alike if
-        these edges are the same; other inputs of its layers do not matter, because they do not
-        depend on the first value.
+        As pairs of a layer and a value that it takes: if these are the same in two networks, a
+        composition holds in both, since other inputs do not depend on the first value.
         """
         # Layers on a path: those that depend on the source, and on which the last one depends.
         (source,) = self.inputs_of(run.first)
@@ -620,9 +619,8 @@ def _own(layer: Layer) -> float:
 def _recounted(layers: Sequence[Layer], index: int, new: Sequence[Layer]) -> list[Layer]:
     """The layers after a replaced one, with `shared` recounted.
 
-    A layer with the same name and a number, as `describe` names a second use, takes over the
-    parameters that the replaced layer was the first to use. Apart from that, a layer shares at most
-    as many parameters as the layers before it have.
+    A layer with the same name and a number takes over the parameters that the replaced one was the
+    first to use; others share at most as many as the layers before them have.
     """
     old, later = layers[index], list(layers[index + 1 :])
     # Only a layer that is no longer learned passes its parameters on.

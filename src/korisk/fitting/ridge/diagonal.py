@@ -46,9 +46,8 @@ def solved(matrix: Tensor, rhs: Tensor, shift: float) -> Tensor:
 class Krylov:
     """Lanczos basis of the Krylov space of G and b, shared by all lambdas.
 
-    The space does not change when a multiple of I is added to G, so one basis solves every lambda;
-    a smaller lambda only needs more of its vectors. Every vector is orthogonalised against all
-    previous ones, twice, because the short recurrence loses orthogonality to rounding.
+    Every vector is orthogonalised against all previous ones, twice, because the short recurrence
+    loses orthogonality to rounding.
     """
 
     def __init__(self, product: Product, rhs: Tensor) -> None:

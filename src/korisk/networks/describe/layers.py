@@ -237,9 +237,8 @@ def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: Weights)
 def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -> list[Composition]:
     """Constants of runs of layers that are smaller than the products of their constants.
 
-    Known linear layers in a row, by the norm of their product; where all of them are operators the
-    theory composes them by itself. And each part that is not a chain, between two values that
-    carry everything.
+    Of known linear layers in a row that are no operators, which the theory composes by itself, and
+    of each part that is not a chain, between two values that carry everything.
     """
     compositions = []
 

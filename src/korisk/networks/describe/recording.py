@@ -560,11 +560,9 @@ def check_recording(
 ) -> None:
     """Give up on what two runs do differently, and where the steps are not the module.
 
-    That is tried at an input near the example and at some far away.
-
-    Modules that are taken whole may differ from call to call, as their constant is stated or
-    sampled; then there is nothing to compare the whole with. Where values decide the way, another
-    input may go another one: then a nearer input is used, and it proves nothing if it does.
+    That is tried at an input near the example and at some far away; where values decide the way, at
+    a nearer one. Modules that are taken whole may differ from call to call: their constant is
+    stated or sampled.
     """
     steps, again = recording.steps, recorded(example).steps
     if _names(recording) != [step.name for step in again]:

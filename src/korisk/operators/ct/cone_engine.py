@@ -59,9 +59,8 @@ def factor_table(stencil: ConeStencil, view: int, real: np.dtype[Any]) -> Factor
 class _Piece(NamedTuple):
     """Some targets of a view as matrices: interpolation in the plane, then along z.
 
-    `below` and `above` have the weights of the two neighbours along z, in the same sparsity
-    pattern: the neighbour above lies one further in memory, so `above` is applied to the same
-    array shifted by one. The next piece overwrites their memory.
+    `below` and `above` have the weights of both neighbours along z in one sparsity pattern: `above`
+    is applied to the array shifted by one. The next piece overwrites their memory.
     """
 
     targets: slice

@@ -148,11 +148,10 @@ def sparse_matrix(
 class CpuMatrix(Engine):
     """Sparse rows for both directions, multiplied in as many threads as PyTorch uses.
 
-    Several images at once go through MKL where PyTorch has it, and through SciPy elsewhere, since
-    PyTorch's own product without MKL is far slower. Pixels and rays are numbered tile by tile, so
-    that neighbouring rows of the matrix read the same few kilobytes of a batch; that alone makes
-    the products up to three times faster. A matrix is built when a batch first needs it: single
-    images of a large scan need the folded one alone, a quarter of the time and memory.
+    Several images at once go through MKL where PyTorch has it, else through SciPy. Pixels and rays
+    are numbered tile by tile, so that neighbouring rows of the matrix read the same few kilobytes
+    of a batch. A matrix is built when a batch first needs it: single images may need the folded one
+    alone.
     """
 
     def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
@@ -345,9 +344,8 @@ class FoldedMatrix(Engine):
     """Parallel scans with an even number of views: a quarter of the matrix, four image copies.
 
     Mirrored left to right, an image at angle b looks as the image itself at pi - b; transposed, as
-    at pi/2 - b; both, as at pi/2 + b. One image then is four columns of a product, which libraries
-    multiply faster than one column, and the matrix fits a cache. For batches the copies would cost
-    more than they save.
+    at pi/2 - b; both, as at pi/2 + b. One image then is four columns of a product with a matrix
+    that fits a cache; for batches the copies would cost more than they save.
     """
 
     def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:

@@ -70,11 +70,10 @@ def fbp(
 
     On measured line integrals "pixel" has the smaller error, with noise and without, and converges
     with order 2 on smooth objects; the adjoint, whose weights over bins do not add up to the same
-    at each pixel, with order 1/2 (`benchmarks/operators/fbp_quality.py`). Bins narrower than 0.9
-    pixels are averaged over a pixel by the adjoint alone, which then passes on less noise. What
-    "pixel" loses: its layer A^T is not the adjoint of `Projector`, so W and K stand between a pair
-    that is not matched, and sinograms that `Projector` made itself, without noise, are
-    reconstructed up to 5% less well.
+    at each pixel, with order 1/2. Bins narrower than 0.9 pixels are averaged over a pixel by the
+    adjoint alone, which then passes on less noise. What "pixel" loses: its layer A^T is not the
+    adjoint of `Projector`, so W and K stand between a pair that is not matched, and sinograms that
+    `Projector` made itself, without noise, are reconstructed up to 5% less well.
 
     FDK filters along the detector's columns alone and is exact in the plane of the source; above
     and below, a circle does not measure enough, and objects fade with the cone's angle.

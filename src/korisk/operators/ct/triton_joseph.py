@@ -335,9 +335,8 @@ def _backproject(  # type: ignore[no-untyped-def]
 class Launch:
     """A kernel with its grid and all arguments fixed except the first two, which are tensors.
 
-    Triton compiles a kernel for kinds of arguments, looks these up at every launch and calls hooks,
-    which takes longer than a small product. Here they are looked up once and no hooks are called;
-    the two tensors may lie anywhere, as the kernels are told not to count on their alignment.
+    Triton looks up the kinds of arguments at every launch, which takes longer than a small product:
+    here they are looked up once, and the tensors may lie anywhere.
     """
 
     def __init__(self, kernel: Any, grid: tuple[int, ...], *fixed: object, warps: int) -> None:

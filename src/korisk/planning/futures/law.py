@@ -23,11 +23,7 @@ class Law:
     high: Array  # (M,) upper end of the support
 
     def quantile(self, p: float) -> Array:
-        """(M,) the p-quantile of the log error at each size.
-
-        A secant search on the normal score of the probability, which is nearly linear in the log
-        error, within a bracket that every step narrows.
-        """
+        """(M,) the p-quantile of the log error at each size, by a secant search."""
         from scipy.special import ndtri
 
         # Scores at the ends of the bracket are unknown: start from the largest that occur.

@@ -133,11 +133,7 @@ class Relatives:
 
     @cached_property
     def trust(self) -> float:
-        """The weight of the relatives against the pilot's own posterior.
-
-        Zero where the pilot's shape gives no evidence for them: a short pilot cannot distinguish
-        true relatives from arbitrary curves.
-        """
+        """The weight of the relatives against the pilot's posterior; 0 without evidence."""
         odds = self.evidence - self.alone.evidence
         return trust(odds, self.kinship.believed) if odds > 0 else 0.0
 

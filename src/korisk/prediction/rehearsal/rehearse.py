@@ -2,9 +2,9 @@
 
 Where operator and noise are known, pairs can be simulated without limit. A few example images are
 enough: some are test images, and training sets larger than the number of the others are filled up
-with altered copies. The
-curve of real images may differ from it by a misfit, which grows beyond the largest N that needs no
-copies, and in its level, which few test images leave uncertain. A pilot of real pairs narrows both.
+with altered copies. The curve of real images may differ by a misfit, which grows beyond the largest
+N that needs no copies, and in its level, which few test images leave uncertain. A pilot of real
+pairs narrows both.
 """
 
 from __future__ import annotations

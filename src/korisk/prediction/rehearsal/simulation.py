@@ -111,12 +111,9 @@ class Training(Recipe):
 class ExampleSource(ImageSource):
     """Training, validation and test pools from the user's example images.
 
-    Training sets larger than the examples are filled up with altered copies. The variants `halved`
-    and `quartered` use the images of a half and a quarter of the patients, and copies of these.
-
-    The test images change with the seed, as in cross-validation. All images of a patient are in
-    one pool. A training set takes the first image of each patient before the second of any,
-    because several images of one patient are little better than copies.
+    Larger training sets are filled up with altered copies; `halved` and `quartered` use the images
+    of a half and a quarter of the patients. All images of a patient are in one pool, and a training
+    set takes the first image of each before the second of any. Test images change with the seed.
     """
 
     images: Tensor  # (count, rows, columns), float64 on the CPU

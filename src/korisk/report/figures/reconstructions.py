@@ -53,11 +53,10 @@ def _spread(sizes: Sequence[int], count: int) -> list[int]:
 def reconstruction_figure(
     pictures: Pictures, *, title: str = "", narrow: bool = False
 ) -> Figure | None:
-    """Draw each test image, and every model at every N above its signed error, image - phantom.
+    """Draw each test image, and every model at every N above its signed error; None without any.
 
-    The paper's (fig:gpu128-recons) and (fig:gpu256-recons), of any study. If `narrow`, it has fewer
-    N. The number under an image is its relative RMSE, the norm of the error over that of the
-    phantom. None if there is no image to draw.
+    As the paper's (fig:gpu128-recons), of any study; `narrow` has fewer N. Numbers are relative
+    RMSEs.
     """
     images = {model: by_size for model, by_size in pictures.images.items() if by_size}
     if not images or not pictures.truth.size:

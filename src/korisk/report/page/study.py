@@ -31,25 +31,8 @@ def study_page(
 ) -> str:
     """Write the page of a study as one text; no network is fitted again.
 
-    Parameters
-    ----------
-    contents : Contents
-        What `read_contents` returns.
-    target : float, optional
-        The first target, in the unit of the study's metric. Default: close to the lowest error of
-        the first model.
-    watch : callable, optional
-        Called with the name of each step.
-
-    Returns
-    -------
-    str
-        HTML that needs no other file.
-
-    Raises
-    ------
-    KoriskError
-        If no cell is finished, or no point covers the target.
+    `contents` is what `read_contents` returns, `target` the first target (default: close to the
+    lowest error of the first model), and `watch` is called with the name of each step.
     """
     refuse_an_empty_one(contents)
     groups, refused = with_valid_targets(

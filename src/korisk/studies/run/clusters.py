@@ -192,10 +192,9 @@ def run_there(
 ) -> Answer:
     """Run one cell on a Dask worker and report its progress on `topic`.
 
-    `folder` identifies the worker process. Another folder means a wrong process: the scheduler has
-    lost the worker and passed the cell to its successor at the same address, without the driver's
-    knowledge; the answer is None. A text is the reason why this worker cannot run cells: its
-    versions differ from those `required`, or it cannot import the work.
+    None where `folder` is another process's: the scheduler has lost the worker and passed the cell
+    to its successor. A text is the reason why this worker cannot run cells: its versions differ
+    from those `required`, or it cannot import the work.
     """
     worker = import_module("distributed").get_worker()
     if folder != worker.local_directory:

@@ -48,11 +48,7 @@ def problem_of(spec: JsonMapping) -> Problem:
 
 
 def classes_for(specs: Iterable[JsonMapping]) -> tuple[type, ...]:
-    """The registered classes that cells of these specs use, to be sent to workers.
-
-    Classes are pickled by the names of their modules: a worker that unpickles them imports these
-    modules, which register themselves there.
-    """
+    """The registered classes of these specs; a worker that unpickles them imports their modules."""
     return tuple({type(kind_named(spec["problem"]["kind"])): None for spec in specs})
 
 
