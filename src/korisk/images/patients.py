@@ -205,18 +205,19 @@ class ImageSet:
         return replace(remaining, skipped=(*self.skipped, *left_out))
 
     def mixture(self) -> str | None:
-        """Describe the sizes in the files, if there are several.
+        """Describe the sizes in the files, if there are several, or other ratios of the sides.
 
         Returns
         -------
         str or None
-            One sentence; None if all files have one size.
+            One sentence; None if all files have one size, of the images' ratio of the sides.
         """
-        if len(self.shapes) < 2:
-            return None
-        first, *_, last = (f"{rows} x {columns}" for rows, columns in sorted(self.shapes))
         rows, columns = self.images.shape[1:]
-        sizes = f"The files hold images of {len(self.shapes)} sizes, from {first} to {last} pixels"
+        if len(self.shapes) < 2 and all(columns * h == rows * w for h, w in self.shapes):
+            return None
+        listed = [f"{height} x {width}" for height, width in sorted(self.shapes)]
+        sizes = f"The files hold images of {counted(len(listed), 'size')}, {listed[0]}"
+        sizes += f" to {listed[-1]}" * (len(listed) > 1) + " pixels"
         common = f"{rows} x {columns}, whatever the size of their pixels in mm"
         return f"{sizes}; all were brought to {common}."
 

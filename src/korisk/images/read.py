@@ -121,7 +121,8 @@ def read_images(
         matching = f" that match {pattern!r}" if pattern is not None else ""
         left_out = Message("; left out: ", in_words(skipped)) if skipped else ""
         start = f"no images{matching} were found, in {KINDS}"
-        raise KoriskError(start, left_out, "; check ", Argument("source", ...))
+        where = errors.shown(source, limit=200)
+        raise KoriskError(f"{where}: {start}", left_out, "; check the path")
     shapes = (" x ".join(map(str, image.values.shape)) for image in images)
     kinds = grouped(((s, i.unit), i.name) for s, i in zip(shapes, images, strict=True))
     if len(kinds) > 1:

@@ -284,6 +284,8 @@ class Recommendation:
         The reasons, in sentences.
     record : str
         How often such answers held, in a sentence; empty where nothing is on record.
+    about : str
+        For which training `even`, `lower` and `upper` are, where another one comes before data.
 
     Examples
     --------
@@ -307,6 +309,7 @@ class Recommendation:
     limit: Limit | None = field(default=None, repr=False)
     reasons: tuple[str, ...] = ()
     record: str = ""
+    about: str = ""
 
     def __str__(self) -> str:
         return self.sentence
@@ -319,7 +322,7 @@ class Recommendation:
     @property
     def odds(self) -> str:
         """Even odds and the 90% range of N, in a sentence; empty where neither is known."""
-        return words.odds(self.even, self.lower, self.upper, self.action)
+        return words.odds(self.even, self.lower, self.upper, self.about)
 
     @property
     def answer(self) -> str:
@@ -392,6 +395,8 @@ def recommend(plan: Numbers, sure: float = 0.9) -> Recommendation:
         limit=limit if case.name != "stop" or limit is None or limit.kind != "data" else None,
         reasons=tuple(filter(None, reasons)),
         record=record,
+        # A rehearsal's curve is lowered by what longer training gave.
+        about=words.TRAINED[forecast.longer is not None] if case.action == "train" else "",
     )
 
 
@@ -401,7 +406,8 @@ def _decided(plan: Numbers, sure: float) -> _Case:
     limits = [limit.sentence] if limit else []
     training = limit is not None and limit.kind == "training"
     near = samples is not None and samples <= NEAR * forecast.last
-    if samples is not None and near and (plan.met_in_pilot or not training):
+    met = plan.met_in_pilot or (samples is not None and samples <= plan.chances.n[0])
+    if samples is not None and near and (met or not training):
         return _collected(plan, samples)
     n, to_tell = _next(plan)
     # Without learning, longer training may be all that is missing; other doubts stay with it.

@@ -114,6 +114,7 @@ SURE = "How sure: "
 SIMULATED_ALONE = f"{SURE}nothing is known about real images."
 FULL = {"mse": "mean squared error", "rmse": "root mean squared error"}
 _ACRONYMS = {"mse", "rmse", "nmse", "mae", "psnr", "ssim"}
+TRAINED = "As trained so far", "Trained that long, as far as one network tells"
 _SHORT = {"train": "train longer first", "unlikely": "unlikely", "stop": "stop"}
 
 
@@ -217,16 +218,18 @@ def reason(case: str, /, *values: object, **fields: object) -> str:
     return REASONS[case].format(*values, **fields)
 
 
-def odds(even: int | None, lower: int | None, upper: int | None, action: str = "") -> str:
-    """Even odds and the 90% range of N, in a sentence; empty where neither is known."""
+def odds(even: int | None, lower: int | None, upper: int | None, about: str = "") -> str:
+    """Even odds and the 90% range of N, in a sentence; empty where neither is known.
+
+    `about` says for which training, where another one comes before data.
+    """
     if lower is None or lower == upper:
         return ""
     ends = span(lower, math.inf if upper is None else upper)
     text = f"fewer than {count(lower)} samples are enough with a chance of at most 5%"
     if even is not None:
         text = f"{count(even)} samples are enough with a 50% chance; the 90% range is {ends}"
-    # Where longer training comes before data, they are those of the present one.
-    return f"As trained so far: {text}." if action == "train" else f"{text[0].upper()}{text[1:]}."
+    return f"{about}: {text}." if about else f"{text[0].upper()}{text[1:]}."
 
 
 def question(kind: str, **names: str) -> str:

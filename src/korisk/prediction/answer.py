@@ -23,7 +23,7 @@ def point_lines(point: PointPrediction, question: Question) -> list[str]:
 def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
     """The rehearsals of a point as tables of text."""
     for item, view in zip(point.rehearsals, point.forecasts, strict=True):
-        curve, rows = view.simulated or item.curve, []  # as notes and page have it
+        curve, rows = item.curve, []
         means = curve.unit.from_error(curve.means).tolist()
         simulated = dict(zip(curve.sizes.tolist(), means, strict=True))
         for n in question.at or curve.sizes.tolist():
@@ -31,6 +31,7 @@ def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
             values = simulated.get(error.n), error.value, error.lower, error.upper
             rows.append([whole(error.n), *(number(value, 3) for value in values)])
         title = f"expected {FULL.get(view.metric, view.metric)} of {view.model}"
+        title += "" if view.longer is None else f", trained {view.longer.factor:g} times as long"
         title = title if view.model == point.name else f"{point.name}: {title}"
         yield Table(title, ["N", "simulated", "expected", "90% from", "to"], rows, "r")
 

@@ -218,7 +218,8 @@ def rehearse_study(
         for label, (build, recipe) in builds.items():
             arguments = options({key: study.content[key] for key in in_study} | recipe)
             networks[label] = build, {**arguments, "operator": problem}
-        notes = *_image_notes(problem, spec), *_notes(spec, networks)
+        source, side = getattr(problem, "source", None), spec["problem"].get("side")
+        notes = *_image_notes(source, side), *_notes(spec, networks)
         pilots = pilots_of(request.pilots, list(spec["models"] if user_network is None else builds))
         settings = {**spec, "problem": described}
         points.append(_rehearsed(name, settings, networks, request, pilots, notes))
@@ -296,9 +297,9 @@ def rehearse_own(
     """A user's network behind the operator that is defined beside it."""
     arguments = {**own_arguments(name, defined, request), **options}
     spec: dict[str, Any] = {"problem": {}, "models": {}}
-    return _rehearsed(
-        name, spec, {name: (build, arguments)}, request, pilots_of(request.pilots, [name])
-    )
+    pilots, domain = pilots_of(request.pilots, [name]), getattr(arguments["operator"], "domain", ())
+    notes = tuple(_image_notes(request.source, domain[-1] if domain else None))
+    return _rehearsed(name, spec, {name: (build, arguments)}, request, pilots, notes)
 
 
 def own_arguments(name: str, defined: Mapping[str, Any], request: Request) -> JsonDict:
@@ -330,9 +331,12 @@ def with_images(
             raise KoriskError(fixed, Argument("images", ...), " out")
         changed: Any = operator
         return replace(changed, source=source), {}
-    from korisk.prediction.rehearsal.simulation import square_side
+    from korisk.operators.linear import LinearOperator
+    from korisk.prediction.rehearsal.simulation import ADAPTED, OPERATORS, square_side
 
-    shape = tuple(getattr(operator, "domain", ()))
+    if not isinstance(operator, LinearOperator):
+        raise invalid("operator", OPERATORS, operator, ADAPTED)
+    shape = operator.domain
     if (side := square_side(shape)) is None:
         got, remedy = f"an operator on {shape}", "or define images = ... beside the operator"
         raise invalid("images", "be read for a square image", shape, remedy, got=got)
@@ -356,14 +360,13 @@ def refuse_early(question: Question, options: Options, pilot: Curve | None) -> N
         _checks.count("at", n, at_least=least, at_most=most, remedy=remedy)
 
 
-def _image_notes(problem: Any, spec: JsonMapping) -> Iterator[str]:
+def _image_notes(source: object, side: int | None) -> Iterator[str]:
     """Whether images from files are a mixture, or blank."""
     from korisk.problems.sources import FileSource
     from korisk.texts import counted
 
-    source = getattr(problem, "source", None)
-    if isinstance(source, FileSource):
-        images = source.usable(spec["problem"]["side"])
+    if isinstance(source, FileSource) and side is not None:
+        images = source.usable(side)
         if (mixture := images.mixture()) is not None:
             yield mixture
         if blank := sum(page.blank for page in images.skipped):

@@ -107,8 +107,11 @@ class Simulated:
             source = FileSource(**of_study | overrides | {"path": str(self.images.resolve())})
         elif overrides:
             key, value = next(iter(overrides.items()))
-            option, its_own = f"--{key.replace('_', '-')}", f"images: {{{key}: {value}}}"
-            raise KoriskError(f"{option} is for the images of --images; a study says {its_own}")
+            its_own = f"a study says images: {{{key}: {value}}}"
+            if study is None:
+                its_own = "beside images in the network's file, define patients: a list of names"
+            option = f"--{key.replace('_', '-')}"
+            raise KoriskError(f"{option} is for the images of --images; {its_own}")
         return Request(source=source, noise=self.noise, examples=recipe.examples, seed=recipe.seed)
 
 

@@ -422,8 +422,10 @@ def _bytes(member: Member, trial: Tensor, recipe: Recipe) -> tuple[int, float]:
         storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    # A copy: in training mode a network may change its state, such as means of batches.
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    # A copy: in training mode a network may change its state, such as means of batches. Those that
+    # take gradients inside, as adjoints by autograd, allow no hooks: of them weights alone count.
+    hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+    with suppress(RuntimeError), hooks:
         copy.deepcopy(member.module)(trial)
     weights = sum(tensor.nbytes for tensor in state_of(member.module).values())
     return weights, sum(storages.values()) * recipe.batch / len(trial)
@@ -491,7 +493,8 @@ def _draws_after_checks(module: nn.Module, trial: Tensor, targets: Tensor) -> bo
         tensor = isinstance(output, Tensor)
         got = shape_text(tuple(output.shape)) if tensor else type(output).__name__
         rule = f"turn inputs {shape_text(tuple(trial.shape))} into outputs {shape_text(shape)}"
-        remedy = "add or remove an axis of channels inside it"
+        count = output.numel() if tensor else 0
+        remedy = "add or remove an axis of channels inside it" * (count == math.prod(shape))
         raise invalid("the network", rule, output, remedy, got=got)
     return draws
 

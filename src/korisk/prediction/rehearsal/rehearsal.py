@@ -279,9 +279,8 @@ def _forecast(rehearsal: Rehearsal, pilot: Curve | None) -> Forecast:
     end, alone = adjusted.sizes[-1:].astype(float), replace(law, pilot=None)
     middle, lower = (alone.quantile(end, p) for p in _BAND)
     if rehearsal.gain > math.log(middle.item() / lower.item()):
-        adjusted = _trained_longer(rehearsal)
         level = math.hypot(rehearsal.level, rehearsal.gain)
-        law = replace(law, curve=adjusted, level=level)
+        law = replace(law, curve=_trained_longer(rehearsal), level=level)
     first = int(min(known.sizes[0] for known in (curve, pilot) if known is not None))
     steps = 1 + int(_PER_DOUBLING * math.log2(FARTHEST_N / first))
     return Forecast(
@@ -387,6 +386,6 @@ def _trust_words(model: str, law: RehearsedLaw, pilot: Curve) -> str:
         )
     return (
         f"The pilot {stands} the rehearsal of {model}: at N = {pilot.sizes[worst]:,} it "
-        f"measured {value(measured)} where {value(expected)} was simulated. "
+        f"measured {value(measured)} where {value(expected)} was expected. "
         f"{then}."
     )

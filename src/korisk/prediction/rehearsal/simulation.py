@@ -49,8 +49,8 @@ _LEAST_GROUPS = 3  # patients: to train, to validate and to test
 _FEW = 16  # patients
 _VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
 _IMAGES = Argument("images", ...)
-_OPERATORS = "be a LinearOperator or a Problem"  # what an operator must be
-_ADAPTED = "use korisk.operators; from_deepinv, from_scipy and from_callables adapt others"
+OPERATORS = "be a LinearOperator or a Problem"  # what an operator must be
+ADAPTED = "use korisk.operators; from_deepinv(physics, (1, 64, 64)), from_scipy ... adapt others"
 _PIECE = 2**24  # entries that are projected at once
 
 
@@ -264,7 +264,7 @@ def simulation_of(
             shaped = {name: drawn[name].reshape(-1, *operator.domain) for name in counts}
             return Pools(*(_pairs(operator, shaped[name], added, seed, name) for name in counts))
     else:
-        raise invalid("operator", _OPERATORS, operator, _ADAPTED)
+        raise invalid("operator", OPERATORS, operator, ADAPTED)
     if source is None:
         is_problem = isinstance(operator, Problem)
         kind = "images as the problem draws them" if is_problem else "random ellipses for images"
@@ -315,8 +315,10 @@ def _example_source(
     ellipses = Message("leave ", _IMAGES, " out to use random ellipses")
     if not many or not bool(torch.isfinite(examples).all()) or not bool(examples.any()):
         rule = f"be an array of {LEAST_EXAMPLES} or more, with finite values that are not all zero"
-        got = f"{len(examples)}: {shown(images)}" if examples.ndim > 1 and not many else None
-        raise invalid("images", rule, images, ellipses, got=got)
+        few = examples.ndim > 1 and not many
+        got = f"{len(examples)} of shape {shape_text(examples.shape[1:])}" if few else None
+        remedy = Message("add more, or ", ellipses) if few else ellipses
+        raise invalid("images", rule, images, remedy, got=got)
     if patients is not None:
         rule = f"be one for each image, {len(examples)}"
         require(len(patients) == len(examples), "patients", rule, len(patients), "name each")
