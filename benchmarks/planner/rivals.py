@@ -14,7 +14,6 @@ from scipy.optimize import curve_fit, least_squares, nnls
 from scipy.special import expit, logit
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import weights
 from korisk.planning import calibration
 from korisk.theory import RiskLine
 
@@ -36,7 +35,7 @@ def paper_line(n: Array, means: Array) -> Predict:
 
 def fitted_line(n: Array, means: Array) -> Predict:
     """A line c + a log N / N by least squares, with c and a at least 0."""
-    root = np.sqrt(weights(Curve(n.astype(int), means)))
+    root = 1.0 / means
     basis = np.stack([np.ones(len(n)), np.log(n) / n], axis=1)
     scale = np.abs(basis).max(axis=0)  # so that units and large N do not matter
     (floor, slope), _ = nnls(root[:, None] * basis / scale, root * means / means[-1])

@@ -143,7 +143,8 @@ def test_wrong_geometries() -> None:
     moving: Any = wrong_operator(Moving(A, [[0.0, 0, 0], [0.2, 1, 0]]), 0.1)
     assert moving.poses[1].tolist() == pytest.approx([0.22, 1.1, 0])
     assert moving.rest.geometry == SCAN
-    for other in (Matrix([[1.0]]), Convolution((16, 16), gaussian_kernel(2.0))):
+    rotated = Projector(ParallelBeam(8, views=6, bins=8), kind="rotate")
+    for other in (Matrix([[1.0]]), Convolution((16, 16), gaussian_kernel(2.0)), rotated):
         with pytest.raises(kr.KoriskError, match=r"geometry korisk can make wrong.*of your own"):
             wrong_operator(other, 0.1)
 

@@ -114,6 +114,21 @@ def test_cells_of_all_sheets_are_counted_together() -> None:
             binary.workbook(content, 100**2 * len(sheets) - 1)
 
 
+def test_texts_that_cells_share_are_counted_in_all_sheets() -> None:
+    pytest.importorskip("python_calamine")
+    cell = '<row r="1"><c r="A1" t="s"><v>0</v></c></row>'
+
+    def shared(length: int, sheets: int) -> bytes:
+        with zipfile.ZipFile(io.BytesIO(excel(dict.fromkeys("abcdefgh"[:sheets], cell)))) as book:
+            files: dict[str, str | bytes] = {name: book.read(name) for name in book.namelist()}
+        texts = f'<sst xmlns="{MAIN}"><si><t>{"x" * length}</t></si></sst>'
+        return packed(files | {"xl/sharedStrings.xml": texts})
+
+    assert len(binary.workbook(shared(10**7, 4), 10)) == 4
+    with pytest.raises(ValueError, match="it unpacks to more than"):
+        binary.workbook(shared(10**7, 7), 10)
+
+
 # --- Archives ------------------------------------------------------------------------------------
 
 

@@ -254,6 +254,9 @@ def test_functions_may_write_into_what_they_get_and_reuse_what_they_give() -> No
     A(5 * x)
     assert first.tolist() == [2, 2, 2]
     assert x.tolist() == [1, 1, 1]
+    # Reversed arrays of NumPy are views that PyTorch cannot take as they are.
+    sums = from_callables(np.cumsum, lambda y: np.cumsum(y[::-1])[::-1], 3, 3, numpy=True)
+    assert sums.T(x).tolist() == [3, 2, 1]
 
 
 def test_modules_keep_their_precision_and_what_can_be_pickled_is() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import korisk as kr
-from korisk.curves.noise import relative_variance, weights
+from korisk.curves.noise import relative_variance
 from korisk.paper import published
 from korisk.planning.calibration import paper_line
 from korisk.planning.forecast import check_target, other_unit, target_error
@@ -77,8 +77,9 @@ def test_a_noisier_size_weighs_less() -> None:
     rng = np.random.default_rng(0)
     errors = np.concatenate([1 + 0.01 * rng.standard_normal(20), 1 + 0.3 * rng.standard_normal(20)])
     curve = kr.Curve(np.repeat([4, 8], 20), np.abs(errors), list(range(20)) * 2)
-    heavy, light = weights(curve)
-    assert heavy > 8 * light  # less than the 900 of their variances: spreads are pooled
+    spread = relative_variance(curve)
+    assert spread is not None
+    assert spread[1] > 8 * spread[0]  # less than the 900 of their variances: spreads are pooled
     assert relative_variance(kr.Curve([4, 8], [1.0, 0.5])) is None
 
 

@@ -65,6 +65,16 @@ def test_beyond_a_collapse_nothing_is_claimed(dense: kr.Curve) -> None:
     assert "rounding" in below.doubt
 
 
+def test_between_measured_sizes_nothing_is_met_that_the_next_one_misses() -> None:
+    means, noise = np.array([1, 0.5, 0.51, 0.52, 0.53]), np.array([[0.95], [1.0], [1.05]])
+    sizes = [16, 64, 256, 1024, 4096]
+    plateau = kr.Curve(sizes * 3, (means * noise).ravel(), [1] * 5 + [2] * 5 + [3] * 5)
+    plan = kr.plan(plateau, 0.56)
+    met = [plan.probability(n) for n in (256, 512, 1024, 2048, 4096)]
+    assert met == pytest.approx([met[-1]] * 5)
+    assert plan.samples(0.95) is None
+
+
 def test_a_step_is_somewhere_between_its_neighbours() -> None:
     means = np.where(SIZES > 32, 0.01, 1.0)
     plan = kr.plan(kr.Curve(SIZES, means), 0.5)

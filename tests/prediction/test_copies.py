@@ -87,6 +87,13 @@ def test_copies_of_half_of_the_images_count_once_beside_the_others() -> None:
     assert distinct(np.concatenate([half, phantoms(64, 32, seed=2)])) == pytest.approx(72, rel=0.1)
 
 
+@pytest.mark.parametrize("value", [0.1, 0.3, 0.7, 0.9])
+def test_blank_images_are_no_copies_of_each_other(value: float) -> None:
+    images = phantoms(40, 50)
+    images[:8] = value
+    assert copies(images) is None
+
+
 def test_images_that_are_mostly_noise_are_no_copies() -> None:
     rng = np.random.default_rng(0)
     assert copies(0.02 * phantoms(40, 32) + rng.standard_normal((40, 32, 32))) is None

@@ -274,7 +274,8 @@ def test_targets_are_above_zero_and_pilots_in_a_metric_of_rehearsals() -> None:
     for n in (0, 3, math.nan, "many"):
         with pytest.raises(KoriskError, match="n must be"):
             PLAIN.forecast().at(n)  # type: ignore[arg-type]
-    for metric, unit in (("accuracy", "accuracy"), ("relative", "error"), ("", "percent")):
+    others = [("accuracy", "accuracy"), ("relative", "error"), ("", "percent")]
+    for metric, unit in (*others, ("nrmse", "rmse"), ("mse", "error_percent")):
         pilot = kr.Curve([4, 8, 16], [0.5, 0.7, 0.8], metric=metric, unit=unit)
         with pytest.raises(KoriskError, match=r"mse, rmse, nmse, psnr, and the pilot is of"):
             PLAIN.forecast(pilot)

@@ -212,8 +212,9 @@ def drawn(seed: Any = 1, train: Any = 1, validation: int = 0, **options: Any) ->
         (lambda: scanner_of(beam="fan", arc=361.0), "<= 360, got 361"),
         (
             lambda: scanner_of(beam="surrogate", arc=90.0),
-            "<= 0, got 90.*'parallel', 'fan' and 'cone'",
+            "arc= belongs to .*'parallel', 'fan' or 'cone'",
         ),
+        (lambda: scanner_of(motion=3), "motion must be"),
         (lambda: CtScanner.released(64), "side must be 8, 16, 32, 128, 256 or 512"),
         (lambda: drawn(population="circles"), "population must be one of"),
         (lambda: drawn(seed=0.5), "seed must be a whole number"),

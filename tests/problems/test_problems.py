@@ -306,6 +306,7 @@ def test_fields_are_the_series_that_the_docs_write_down(points: int) -> None:
         (lambda: Motion(turn=400), "turn must be"),
         (lambda: Motion(turn=1, states=1), "states must be"),
         (lambda: Motion(shift=(1,)), "shift must be two numbers"),  # type: ignore[arg-type]
+        (lambda: Motion(shift=3), "shift must be two numbers"),  # type: ignore[arg-type]
         (lambda: Motion(turn=1, handled="guessed"), "handled must be"),  # type: ignore[arg-type]
         (lambda: MriProblem(side=8, lines=4, trajectory="rosette"), "trajectory must be"),  # type: ignore[arg-type]
         (lambda: MriProblem(side=8, lines=4, trajectory="radial", centre=3), "centre must"),

@@ -188,6 +188,9 @@ def test_what_is_too_much_is_counted_and_left_out() -> None:
     assert len({(look.colour, look.marker) for look in list(looks.values())[:8]}) == 8
     assert all(look is REST for look in list(looks.values())[8:])
     assert "42 further models" in written(drawn(efficiency_figure([panel("a", curves, {})])))
+    # A model looks in each panel as in the whole figure, also one that stands in a later panel.
+    all_looks = looks_of([*looks, "FC"])
+    assert panel("b", curves[7:8], {}, looks=all_looks).traces[0].track is None
     looks = looks_of(["other", "FC", "KO"])  # KO is blue and FC vermillion whatever their order
     assert (looks["KO"], looks["FC"], looks["other"]) == LOOKS[:3]
 

@@ -1,6 +1,7 @@
 """The bounds against the paper's own formulas, and what they refuse."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,6 +110,10 @@ def test_savings_are_the_layers_own_terms_in_the_papers_form() -> None:
         [kr.Learned("a", parameters=10, C=0.2), kr.Learned("b", parameters=5, lipschitz=3, C=0.1)]
     )
     saved = kr.theory.savings(net, "a", bound="paper")
+    for form in kr.theory.BOUNDS:  # also where constants were calibrated through another form
+        fitted = replace(net.replace("b"), calibrated="paper")
+        parts = kr.theory.savings(fitted, "a", bound=form)
+        assert parts.approximation + parts.estimation(50) == pytest.approx(parts.total(50))
     assert saved.approximation == pytest.approx(18 * 0.04)
     assert saved.estimation(64) == pytest.approx(18 * 10 * math.log(64) / 64)
     before, after = saved.samples(1.0)

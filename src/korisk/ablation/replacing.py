@@ -22,7 +22,8 @@ from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid,
 from korisk.networks.describe.marks import mark_of
 from korisk.operators import linear
 from korisk.operators.consistency import DataConsistency
-from korisk.operators.ct.projector import Kind, PixelBackprojector, Projector
+from korisk.operators.ct.projector import PixelBackprojector, Projector
+from korisk.operators.ct.stencils import RotateAndSum, Sampled
 from korisk.operators.inputs import Shape, shape_text
 from korisk.operators.linear import LinearOperator
 from korisk.operators.motion import Moving
@@ -82,11 +83,12 @@ class Replacement:
     wrong: float | LinearOperator | None = None
 
     def __post_init__(self) -> None:
-        by, start, kernel = self.by, self.start, self.kernel
+        by, start = self.by, self.start
         _checks.one_of("by", by, WAYS)
         _checks.one_of("start", start, STARTS)
-        _checks.count("rank", self.rank, at_least=1, remedy="try 32")
-        _checks.count("kernel", kernel, at_least=1, at_most=255, remedy="try 9")
+        rank = _checks.count("rank", self.rank, "try 32", at_least=1)
+        kernel = _checks.count("kernel", self.kernel, "try 9", at_least=1, at_most=255)
+        _checks.set_fields(self, rank=rank, kernel=kernel)
         require(kernel % 2 == 1, "kernel", "be odd", kernel, f"use {kernel + 1}")
         by_wrong, at_operator = Argument("by", "wrong"), Argument("start", "operator")
         at_random, wrong = Argument("start", "random"), Argument("wrong", ...)
@@ -144,12 +146,7 @@ def replaced(
         uses = known_uses(network, change.layer)
         layer = _as_operator(uses[0], network, example)
         assumed = layer if wrong is None else _assumed(layer, wrong)
-        substitute = assumed
-        if by == "convolution":
-            place: dict[str, Any] = {"device": layer.device, "dtype": layer.dtype}
-            substitute = Filter(layer.domain, layer.range, change.kernel, **place)
-        elif by != "wrong":
-            substitute = _matrices(layer, None if by == "dense" else change.rank)
+        substitute = assumed if by == "wrong" else _learned(layer, change)
         if by != "wrong" and change.start == "random":
             _match_size(substitute, layer)
         elif by != "wrong":
@@ -277,14 +274,15 @@ def _as_operator(use: Use, network: nn.Module, example: Tensor | None) -> Linear
         raise KoriskError(unknown, Argument("example", ...), ", an input")
     calls: list[tuple[Any, Any]] = []
     hook = use.layer.register_forward_hook(lambda _, args, output: calls.append((args, output)))
-    training = network.training
+    modes = {module: module.training for module in network.modules()}
     try:
         with torch.no_grad():
             # In evaluation mode, so that running means of the network do not change.
             network.to(example.device).eval()(example)
     finally:
         hook.remove()
-        network.train(training)
+        for module, training in modes.items():
+            module.training = training
     if not calls:
         raise KoriskError(f"the network does not use its layer {use.path}; name another one")
     shapes = set()
@@ -380,11 +378,14 @@ class Filter(LinearOperator):
         return self._joined(planes, batch, self.domain)
 
 
-def _matrices(layer: LinearOperator, rank: int | None) -> LinearOperator:
-    """A dense layer of the same shapes, or a product of two with an inner rank."""
+def _learned(layer: LinearOperator, change: Replacement) -> LinearOperator:
+    """A convolution, a dense layer, or a product of two with an inner rank, of the same shapes."""
     place: dict[str, Any] = {"device": layer.device, "dtype": layer.dtype}
-    if rank is None:
+    if change.by == "convolution":
+        return Filter(layer.domain, layer.range, change.kernel, **place)
+    if change.by == "dense":
         return Dense(layer.domain, layer.range, **place)
+    rank = change.rank
     most = min(math.prod(layer.domain), math.prod(layer.range))
     rule = f"be below {most:,}, the smaller side of {layer.name}"
     require(rank < most, "rank", rule, rank, Message("use ", Argument("by", "dense")))
@@ -484,17 +485,16 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
     """The operator with a wrong geometry, or None if it has no geometry."""
     place: dict[str, Any] = {"device": operator.device, "dtype": operator.dtype}
     if isinstance(operator, Projector | PixelBackprojector):
-        scan = operator.geometry
+        scan, stencil = operator.geometry, operator.stencil
+        if isinstance(stencil, RotateAndSum):
+            return None  # its bins are the columns of the image
         scan = changed(scan, bin_spacing=scan.bin_spacing * (1 + share))
         place["engine"] = operator.engine
         if isinstance(operator, PixelBackprojector):
             return PixelBackprojector(scan, **place)
-        stencil = operator.stencil
-        # The projector's kind is known only by the class of its stencil.
-        kinds: dict[str, Kind] = {"RotateAndSum": "rotate", "Sampled": "sampled"}
-        kind = kinds.get(type(stencil).__name__, "joseph")
-        samples = getattr(stencil, "samples", None) if kind == "sampled" else None
-        return Projector(scan, kind=kind, samples=samples, **place)
+        if isinstance(stencil, Sampled):
+            return Projector(scan, kind="sampled", samples=stencil.samples, **place)
+        return Projector(scan, **place)
     if isinstance(operator, Moving) and operator.warp.rigid:
         poses = operator.poses.detach() * (1 + share)
         return Moving(operator.rest, poses, states=operator.states, axis=operator.axis)
@@ -510,9 +510,8 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         return Tikhonov(inner, operator.mu, solver=operator.solver)
     if isinstance(operator, linear.Composed | linear.Sum | linear.Stacked):
         # Components without a geometry stay as they are.
-        components = [_distorted(component, share) for component in operator.operators]
-        if all(component is None for component in components):
+        pairs = [(_distorted(old, share), old) for old in operator.operators]
+        if all(new is None for new, _ in pairs):
             return None
-        pairs = zip(components, operator.operators, strict=True)
         return type(operator)([old if new is None else new for new, old in pairs])
     return None

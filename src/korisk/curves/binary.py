@@ -29,7 +29,7 @@ class Sheet(NamedTuple):
     hidden: frozenset[int] = frozenset()  # numbers of rows
     formulas: tuple[str, ...] = ()  # cells of formulas without a value, such as "B7"
     cells: int = 0  # from A1 to the last one that is filled
-    longest: int = 0  # characters of a cell
+    characters: int = 0  # of all cells, where they share texts
 
 
 def workbook(content: bytes, largest: int) -> dict[str, Sheet]:
@@ -68,12 +68,10 @@ def _checked(content: bytes, largest: int) -> tuple[bytes, dict[str, Sheet]]:
     if any(file.count(b"<") > _TAGS * largest for file in files.values()):
         raise ValueError(f"it holds more than {largest:,} cells")
     sheets = _sheets(files)
-    for sheet in sheets.values():
-        largest -= sheet.cells
-        if largest < 0:
-            raise ValueError(_FAR)
-        if sheet.cells * sheet.longest > UNPACKED:
-            raise ValueError(_LONG)
+    if sum(sheet.cells for sheet in sheets.values()) > largest:
+        raise ValueError(_FAR)
+    if sum(sheet.characters for sheet in sheets.values()) > UNPACKED:
+        raise ValueError(_LONG)
     # Packed again: what was checked here is what is read.
     verified = io.BytesIO()
     with zipfile.ZipFile(verified, "w") as archive:
@@ -88,7 +86,7 @@ def _sheets(files: dict[str, bytes]) -> dict[str, Sheet]:
     links = ElementTree.fromstring(files["xl/_rels/workbook.xml.rels"])
     targets = {link.get("Id"): link.get("Target", "") for link in links}
     texts = ElementTree.fromstring(files.get("xl/sharedStrings.xml", b"<sst/>"))
-    shared = max((sum(map(len, text.itertext())) for text in texts), default=0)
+    shared = {str(row): sum(map(len, text.itertext())) for row, text in enumerate(texts)}
     for sheet in ElementTree.fromstring(files["xl/workbook.xml"]).findall(".//{*}sheet"):
         target = targets[sheet.get(_REL)]
         path = target[1:] if target.startswith("/") else f"xl/{target}"
@@ -97,9 +95,9 @@ def _sheets(files: dict[str, bytes]) -> dict[str, Sheet]:
     return sheets
 
 
-def _of_rows(rows: list[ElementTree.Element], longest: int) -> Sheet:
+def _of_rows(rows: list[ElementTree.Element], shared: dict[str, int]) -> Sheet:
     """A worksheet of Excel's, without its rows."""
-    height = width = 0
+    height = width = characters = 0
     formulas = []
     for row in rows:
         for cell in row:
@@ -111,9 +109,11 @@ def _of_rows(rows: list[ElementTree.Element], longest: int) -> Sheet:
                 digits = (int(letter, 36) - 9 for letter in reference[1])
                 width = max(width, reduce(lambda high, low: 26 * high + low, digits))
                 height = max(height, int(reference[2]))
+            if cell.get("t") == "s":
+                characters += shared.get(cell.findtext("{*}v", "").strip(), 0)
             # An empty text is a value, and marked as one.
             empty = not cell.findtext("{*}v") and cell.get("t") != "str"
             if cell.find("{*}f") is not None and empty:
                 formulas.append(name)
     hidden = (int(row.get("r", "0")) for row in rows if row.get("hidden") in ("1", "true"))
-    return Sheet([], True, frozenset(hidden), tuple(formulas), height * width, longest)
+    return Sheet([], True, frozenset(hidden), tuple(formulas), height * width, characters)

@@ -90,9 +90,7 @@ def lasting_share(curve: Curve) -> float:
     seed_variance = between / (seeds - 1)
     residual_variance = (float((residuals**2).sum()) - between) / ((seeds - 1) * (sizes - 1))
     lasting = max(seed_variance - residual_variance, 0.0) / sizes
-    if lasting == 0.0:
-        return 0.0
-    return float(min(lasting / (lasting + residual_variance), MOST_LASTING))
+    return float(min(lasting / (lasting + residual_variance), MOST_LASTING)) if lasting else 0.0
 
 
 def paired_correlation(first: Curve, second: Curve) -> float:
@@ -112,12 +110,11 @@ def paired_correlation(first: Curve, second: Curve) -> float:
             logs[n == size] -= logs[n == size].mean()
         residuals.append(logs)
     norms = np.sqrt((residuals[0] ** 2).sum() * (residuals[1] ** 2).sum())
-    if norms == 0.0:
-        return 0.0
+    correlation = residuals[0] @ residuals[1] / norms if norms else 0.0
     # Each N takes one degree of freedom for its mean. Shrunk as if PRIOR_SEEDS more had shown no
     # correlation.
     freedom = rows.shape[1] - len(np.unique(first.n[rows[0]]))
-    return float(residuals[0] @ residuals[1] / norms * freedom / (freedom + PRIOR_SEEDS))
+    return float(correlation * freedom / (freedom + PRIOR_SEEDS))
 
 
 def _rows(curve: Curve) -> list[tuple[int, str]]:
@@ -135,11 +132,3 @@ def _log_spread(curve: Curve) -> float:
     # variance of a log-normal law.
     deviation = 1.4826 * float(np.median(np.abs(np.concatenate(residuals))))
     return float(np.expm1(min(deviation**2, _WIDEST)))
-
-
-def weights(curve: Curve) -> Array:
-    """(K,) least-squares weights of the means: the inverse variance, up to a common factor."""
-    variance = relative_variance(curve)
-    if variance is None or not variance.any():  # one seed, or seeds that agree: equal precision
-        return np.asarray(1.0 / curve.means**2)
-    return np.asarray(1.0 / (np.maximum(variance, 1e-6 * variance.max()) * curve.means**2))

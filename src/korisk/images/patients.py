@@ -419,12 +419,7 @@ def image_pools(
 
 
 def split_patients(
-    patients: Sequence[str],
-    *,
-    test: int,
-    validation: int,
-    train: int | None = None,
-    seed: int,
+    patients: Sequence[str], *, test: int, validation: int, train: int | None = None, seed: int
 ) -> ImagePools:
     """Split images into three pools that share no patient.
 

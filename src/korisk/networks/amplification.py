@@ -60,11 +60,7 @@ class LayerGain:
 
 
 def amplification(
-    module: nn.Module,
-    data: Tensor,
-    *,
-    probes: int = 4,
-    seed: int = 0,
+    module: nn.Module, data: Tensor, *, probes: int = 4, seed: int = 0
 ) -> tuple[LayerGain, ...]:
     """Gains from each learned layer to the output along data.
 

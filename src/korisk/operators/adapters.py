@@ -443,7 +443,8 @@ def _item_by_item(function: Function, items: Tensor) -> object:
 def _on_arrays(function: Function, x: Tensor) -> object:
     """Apply a function of NumPy arrays to a tensor."""
     image = function(x.cpu().numpy())
-    return torch.from_numpy(image) if isinstance(image, np.ndarray) else image
+    # A copy: PyTorch takes no reversed arrays, and warns of those that cannot be written to.
+    return torch.from_numpy(np.array(image, order="C")) if isinstance(image, np.ndarray) else image
 
 
 def _on_columns(linear: ScipyOperator, adjoint: bool, target: Shape, items: Tensor) -> Tensor:
@@ -454,11 +455,7 @@ def _on_columns(linear: ScipyOperator, adjoint: bool, target: Shape, items: Tens
     # SciPy takes vectors as columns: (n, items).
     vectors = np.ascontiguousarray(flat.T)
     image = linear.rmatmat(vectors) if adjoint else linear.matmat(vectors)
-    result = np.ascontiguousarray(np.asarray(image).T)
-    if result.shape[1] != math.prod(target):
-        if not np.iscomplexobj(result):
-            result = result.astype(np.result_type(result, np.complex64))
-        result = result.view(result.real.dtype)
-    elif np.iscomplexobj(result):
-        result = result.real
+    result = np.asarray(image).T
+    pairs = result.shape[1] != math.prod(target)
+    result = np.stack([result.real, result.imag], -1) if pairs else result.real
     return torch.from_numpy(np.ascontiguousarray(result)).reshape(len(items), *target)

@@ -16,13 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import require
 from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, needed_by, shown
-from korisk.pilots.options import (
-    PilotModel,
-    checked_longer,
-    checked_sizes,
-    own_name,
-    short_name,
-)
+from korisk.pilots.options import PilotModel, checked_longer, checked_sizes, own_name, short_name
 from korisk.pilots.result import Pilot
 from korisk.pilots.run import run_pilot
 

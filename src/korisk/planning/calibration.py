@@ -139,10 +139,9 @@ class Calibration(theory.RiskLine):
         curve = self.curve
         squared = " squared" if curve.unit.law == "squared" else ""
         content: JsonDict = {"model": curve.model, "metric": f"{curve.metric or 'error'}{squared}"}
-        content |= {"floor": self.floor, "sigma": self.slope}
-        content["floor_at"] = int(curve.sizes[curve.means.argmin()])
-        content["falls"] = content["floor_at"] == int(curve.sizes[-1])
-        content |= {"target": target, "samples": _needed(self, target)}
+        floor_at, falls = curve.sizes[curve.means.argmin()], curve.means[-1] == self.floor
+        content |= {"floor": self.floor, "sigma": self.slope, "floor_at": int(floor_at)}
+        content |= {"falls": bool(falls), "target": target, "samples": _needed(self, target)}
         if dense is not None:
             content["dense"] = {"model": dense.curve.model, "floor": dense.floor}
             content["dense"] |= {"sigma": dense.slope, "samples": _needed(dense, target)}
@@ -249,10 +248,9 @@ def _constants(after: theory.Network, form: theory.BoundForm, target: float | No
 
 
 def _table(content: JsonDict) -> Table:
-    heads = ["bound", "A_l", "C", "kappa", "N"]
     names = "amplification", "C", "kappa"
     rows = [
         [row["bound"], *(number(row[name]) for name in names), whole(row["samples"])]
         for row in content["constants"]
     ]
-    return Table("", heads, rows)
+    return Table("", ["bound", "A_l", "C", "kappa", "N"], rows)

@@ -220,8 +220,7 @@ class Outlook:
 
     def sample_count(self, n: object) -> int:
         """Check that N is a whole number within the range of the forecast."""
-        far = "10,000 times its largest N" if self.measured else f"N = {self.horizon:,}"
-        remedy = self.doubt or f"count samples; the forecast reaches {far}"
+        remedy = self.doubt or "count samples, within the range of the forecast"
         least = 2 if self.simulated is None else int(self.sizes[0])
         return count("n", n, at_least=least, at_most=self.horizon, remedy=remedy)
 
@@ -267,7 +266,15 @@ class Measured:
 
     def lasting(self, n: Array) -> Law:
         """The law of the largest log error from each N on: a target above it stays met."""
-        return self._between(n, self._lasting)
+        sizes = self.curve.sizes
+        here = self._between(n, self._lasting)
+        after = self._between(sizes[np.searchsorted(sizes, n)].astype(float), self._lasting)
+
+        def under(log_error: Array) -> Array:
+            # What the next measured N misses was not met for good before it.
+            return np.minimum(here.under(log_error), after.under(log_error))
+
+        return Law(under, np.minimum(here.low, after.low), np.maximum(here.high, after.high))
 
     def _between(self, n: Array, of_size: NDArray[np.intp]) -> Law:
         """The law between the means that count at each size."""
@@ -297,8 +304,7 @@ class Measured:
         mean = (1 - fallen) * logs[gap] + fallen * logs[gap + 1]
         spread = (1 - fallen) ** 2 * variance[gap] + fallen**2 * variance[gap + 1]
         # Quantiles at the midpoints of equal shares of the law of F have equal weights.
-        weight = np.full(len(_NODES), 1.0 / len(_NODES))
-        return normals(weight, mean, np.sqrt(spread))
+        return normals(np.full(len(_NODES), 1.0 / len(_NODES)), mean, np.sqrt(spread))
 
 
 @dataclass(frozen=True)
@@ -401,8 +407,7 @@ class PilotLaw:
         steps = np.arange(1, int(_PER_DOUBLING * math.log2(horizon / self.last)) + 1)
         groups.append(self.last * 2.0 ** (steps / _PER_DOUBLING))
         # The probability may jump right after the last mean, where the posterior takes over.
-        groups.append(np.array([min(self.last + 1, horizon), horizon]))
-        return np.unique(np.concatenate(groups))
+        return np.unique(np.concatenate([*groups, [min(self.last + 1, horizon), horizon]]))
 
 
 # --- Checks ---------------------------------------------------------------------------------------
@@ -453,10 +458,8 @@ def other_unit(curve: Curve, value: float) -> str:
     tiny_score = unit.larger_is_better and value < worst / 10 and worst > 0
     if _HARD * low <= error <= high or (high < error <= _EASY * high and not tiny_score):
         return ""
-    meanings = _MEANINGS
-    if unit.larger_is_better:
-        meanings = (*_MEANINGS[:2], ("as an error", unit.from_error))
-    for meaning, convert in meanings:
+    scores = (*_MEANINGS[:2], ("as an error", unit.from_error))
+    for meaning, convert in scores if unit.larger_is_better else _MEANINGS:
         with np.errstate(all="ignore"):
             converted = float(convert(np.array(value)))
         if 0.3 * low <= float(unit.to_error(converted)) <= high:
@@ -487,8 +490,7 @@ def checked_relatives(curve: Curve, related: Iterable[Curve]) -> tuple[Curve, ..
     try:
         distinct = tuple(dict.fromkeys(related))  # a curve given twice is no additional evidence
     except TypeError:
-        remedy = "pass a list of curves, or leave it out"
-        raise invalid("related", "be a list of curves", related, remedy) from None
+        raise invalid("related", "be a list of curves", related, "or leave it out") from None
     for relative in distinct:
         check_curve(relative)
         rule = f"be in the pilot's unit, {curve.unit.name!r}"
@@ -498,7 +500,7 @@ def checked_relatives(curve: Curve, related: Iterable[Curve]) -> tuple[Curve, ..
         # The pilot itself, maybe with further sizes, would confirm itself.
         inside = relative.sizes <= curve.sizes[-1]
         sizes, means = relative.sizes[inside], relative.means[inside]
-        if np.array_equal(sizes, curve.sizes) and np.allclose(means, curve.means, 1e-9):
+        if np.array_equal(sizes, curve.sizes) and np.allclose(means, curve.means, 1e-9, 0):
             rule = "be another measurement than the pilot"
             remedy = "give a curve of the same network on other data"
             raise invalid("a related curve", rule, relative, remedy, got="the pilot's own means")

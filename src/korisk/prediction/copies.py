@@ -33,8 +33,10 @@ _FEW = 0.2  # neighbours of an image, below which nothing is said
 
 def copies(images: Array) -> NDArray[np.int64] | None:
     """(compared,) groups of copies among the first images (n, h, w); None where no two are."""
-    compared = _small(images[:_MOST])
-    groups = None
+    first = np.asarray(images[:_MOST], dtype=float)
+    # Means of a blank image differ by rounding, which is no pattern.
+    varies = np.ptp(first, axis=tuple(range(1, first.ndim)), keepdims=True) > 0
+    compared, groups = np.where(varies, _small(first), 0.0), None
     if compared.ndim == 3 and min(images.shape[1:]) >= _SIDE:
         groups = _near(compared)
     if groups is None:  # equal images, of which blank ones are no copies
@@ -46,7 +48,8 @@ def copies(images: Array) -> NDArray[np.int64] | None:
 def _near(images: Array) -> NDArray[np.int64] | None:
     """(n,) groups of near-copies among images (n, h, h); None where there are none."""
     rows = _units(images)
-    turns = [turn for plane in (images, images.swapaxes(1, 2)) for turn in _mirrored(plane)]
+    planes, ways = (images, images.swapaxes(1, 2)), (1, -1)  # turned and mirrored
+    turns = [plane[:, ::down, ::across] for plane in planes for down in ways for across in ways]
     similar = np.max([rows @ _units(turn).T for turn in turns], axis=0)
     distance = np.maximum(1 - np.maximum(similar, similar.T), 0.0)
     np.fill_diagonal(distance, 0.0)
@@ -55,10 +58,6 @@ def _near(images: Array) -> NDArray[np.int64] | None:
         return None
     tree = linkage(squareform(distance, checks=False), "average")
     return np.asarray(fcluster(tree, 2 * _NEAR, "distance"), dtype=np.int64)
-
-
-def _mirrored(images: Array) -> tuple[Array, ...]:
-    return images, images[:, ::-1], images[:, :, ::-1], images[:, ::-1, ::-1]
 
 
 def _units(images: Array) -> Array:

@@ -93,8 +93,7 @@ class CtScanner:
         _checks.one_of("beam", self.beam, BEAMS)
         remedy = "count pixels along an edge, views and detector bins"
         for name, least in (("side", 2), ("views", 1), ("bins", 1)):
-            size = getattr(self, name)
-            size = _checks.count(name, size, at_least=least, at_most=65536, remedy=remedy)
+            size = _checks.count(name, getattr(self, name), remedy, at_least=least, at_most=65536)
             _checks.set_fields(self, **{name: size})
         if self.beam == "surrogate" and self.bins != self.side:
             got, remedy = f"{self.bins} and {self.side}", "use beam='parallel' for other detectors"
@@ -107,10 +106,14 @@ class CtScanner:
                 got = f"{self.views} and {self.bins}; use beam='fan' for other scans"
                 raise KoriskError(f"{rule}, got {got}")
         if self.arc is not None:
-            most = {"parallel": 180.0, "fan": 360.0, "cone": 360.0}.get(self.beam, 0.0)
-            remedy = f"give degrees for 'parallel', 'fan' and 'cone' alone, got beam={self.beam!r}"
-            arc = _checks.real("arc", self.arc, above=0, at_most=most, remedy=remedy)
+            if self.beam in ("surrogate", "released"):
+                rule = "arc= belongs to beam='parallel', 'fan' or 'cone'"
+                raise KoriskError(f"{rule}, got beam={self.beam!r}; leave it out")
+            most = 180 if self.beam == "parallel" else 360
+            arc = _checks.real("arc", self.arc, "give degrees", above=0, at_most=most)
             _checks.set_fields(self, arc=arc)
+        met = isinstance(self.motion, Motion | None)
+        _checks.require(met, "motion", "be a Motion", self.motion, "leave it out for none")
 
     @staticmethod
     def released(side: int) -> CtScanner:

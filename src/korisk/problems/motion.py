@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,15 +56,14 @@ class Motion:
     handled: Handled = "known"
 
     def __post_init__(self) -> None:
-        _checks.count("states", self.states, "count the poses", at_least=2, at_most=4096)
-        _checks.real("turn", self.turn, "give degrees", at_least=-180, at_most=180)
-        shift = tuple(self.shift)
+        states = _checks.count("states", self.states, "count the poses", at_least=2, at_most=4096)
+        turn = _checks.real("turn", self.turn, "give degrees", at_least=-180, at_most=180)
         rule, remedy = "be two numbers, along rows and columns", "give pixels, such as [2, 0]"
-        _checks.require(len(shift) == 2, "shift", rule, shift, remedy)
-        for number in shift:
-            _checks.real("shift", number, at_least=-4096, at_most=4096, remedy=remedy)
-        _checks.set_fields(self, shift=shift)
-        _checks.real("stretch", self.stretch, "give a share such as 0.05", at_least=-0.9, at_most=9)
+        _checks.require(np.shape(self.shift) == (2,), "shift", rule, self.shift, remedy)
+        pixels = partial(_checks.real, "shift", remedy=remedy, at_least=-4096, at_most=4096)
+        shift, remedy = tuple(map(pixels, self.shift)), "give a share such as 0.05"
+        stretch = _checks.real("stretch", self.stretch, remedy, at_least=-0.9, at_most=9)
+        _checks.set_fields(self, states=states, turn=turn, shift=shift, stretch=stretch)
         _checks.one_of("handled", self.handled, HANDLED)
         # A motion at rest would train the same network under another name.
         if not any((self.turn, *shift, self.stretch)):
@@ -82,7 +83,8 @@ class Motion:
             Rigid, or affine if the object stretches.
         """
         drift = torch.linspace(0, 1, self.states, dtype=torch.float64)
-        angle, shift = drift * math.radians(self.turn), drift[:, None] * torch.tensor(self.shift)
+        angle = drift * math.radians(self.turn)
+        shift = drift[:, None] * drift.new_tensor(self.shift)
         if not self.stretch:
             rigid = torch.zeros(self.states, axes * (axes + 1) // 2, dtype=torch.float64)
             # The last angle turns within the slice.

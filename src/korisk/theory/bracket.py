@@ -17,16 +17,12 @@ def terse_repr(value: object) -> str:
     """The repr of a dataclass without default values, which still evaluates to it."""
     texts = []
     for field in dataclasses.fields(value):  # type: ignore[arg-type]
-        content = getattr(value, field.name)
-        # repr(inf) is "inf", which is not an expression.
-        infinite = isinstance(content, float) and math.isinf(content)
-        text = f"float('{content}')" if infinite else repr(content)
-        if not field.repr:
-            continue
-        if field.default is dataclasses.MISSING:
-            texts.append(f"{field.name}={text}" if field.kw_only else text)
-        elif content is not field.default and content != field.default:
-            texts.append(f"{field.name}={text}")
+        content, required = getattr(value, field.name), field.default is dataclasses.MISSING
+        if field.repr and (required or content != field.default):
+            # repr(inf) is "inf", which is not an expression.
+            infinite = isinstance(content, float) and math.isinf(content)
+            text = f"float('{content}')" if infinite else repr(content)
+            texts.append(text if required and not field.kw_only else f"{field.name}={text}")
     return f"{type(value).__name__}({', '.join(texts)})"
 
 

@@ -344,9 +344,8 @@ def calibrated(net: Network, line: RiskLine, *, bound: BoundForm = "composed") -
     layer, factor = net.learned[0], growth(net, names[0], bound)
     C = math.sqrt(line.floor * layer.width / factor)
     kappa = slope / factor / estimation_slope(replace(layer, kappa=1.0))
-    layers = tuple(
-        replace(layer, C=C, kappa=kappa) if member is layer else member for member in net
-    )
+    fitted = replace(layer, C=C, kappa=kappa)
+    layers = tuple(fitted if member is layer else member for member in net)
     return replace(net, layers=layers, calibrated=bound)
 
 
@@ -465,7 +464,7 @@ class Savings:
     @property
     def approximation(self) -> float:
         """Decrease of the floor, which does not depend on N."""
-        networks = self.before, self.after
+        networks = (in_form(net, self.bound) for net in (self.before, self.after))
         before, after = (evaluate(net, approximation_risks(net), self.bound) for net in networks)
         return before.total - after.total
 
@@ -640,7 +639,8 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
         if target <= line.floor:
             raise levels_off(target, line.floor, name)
         if line.slope == 0:
-            raise KoriskError(f"slope of {name} must be > 0, got 0; without it no N can be given")
+            flat = f"slope of {name} must be > 0, got 0"
+            raise KoriskError(f"{flat}; the factors compare slopes, take N from samples()")
     structural, budget = dense.slope / known.slope, (target - known.floor) / (target - dense.floor)
     return TwoFactors(target, structural, budget, known.samples(target), dense.samples(target))
 

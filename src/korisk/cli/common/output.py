@@ -36,12 +36,9 @@ def show(*items: Table | str, whole_lines: bool = False) -> None:
     if not terminal.is_terminal:
         terminal.width = max(terminal.width, NARROWEST)
     for item in items:
-        if isinstance(item, Table):
-            terminal.print(drawn(item))
-        else:
-            # Text from files must not control the terminal.
-            text = plain(in_options(item))
-            terminal.print(text, highlight=False, soft_wrap=whole_lines)
+        # Text from files must not control the terminal.
+        text = drawn(item) if isinstance(item, Table) else plain(in_options(item))
+        terminal.print(text, highlight=False, soft_wrap=whole_lines)
 
 
 def show_numbers(tables: Iterable[Table]) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from korisk.fitting.gradient.convolutions import SLOW, FastGradients
+from korisk.networks import KnownOperatorNet
 
 _CHUNK = 64  # pairs of a member whose errors are computed at once
 
@@ -62,11 +63,15 @@ class Stack:
         return losses.detach(), gradients
 
 
+def runs_of(network: nn.Module) -> int | None:
+    """How many trainings a network runs side by side; None without an axis of runs."""
+    return network.runs if isinstance(network, KnownOperatorNet) else None
+
+
 def alone(network: nn.Module) -> Stack:
     """A network by itself, or one that has an axis of runs of its own."""
     weights = list(trainable(network).values())
-    runs = getattr(network, "runs", None)
-    if isinstance(runs, int):
+    if (runs := runs_of(network)) is not None:
         return Stack(runs, network, weights, network, {})
     state = {name: value[None] for name, value in state_of(network).items()}
     return Stack(1, network, weights, lambda x: network(x[0])[None], state)

@@ -33,6 +33,7 @@ from korisk.fitting.gradient.stack import (
     alone,
     evaluating,
     pair_errors,
+    runs_of,
     stacked,
     state_of,
     trainable,
@@ -189,7 +190,7 @@ def train(
     Parameters
     ----------
     network : nn.Module
-        The network. If it has an attribute `runs`, all its parameters have an axis of runs first,
+        The network. If it is a `KnownOperatorNet` with runs, they are an axis of its weights,
         and its loss is the sum of the losses of the runs: each run evolves as it would alone.
     inputs : Tensor of shape (samples, *domain)
         Training inputs, in the precision and on the device of the weights.
@@ -231,7 +232,7 @@ def train(
     _check_pool(network, inputs, targets)
     if generator is not None:
         indices = draw_batches(len(inputs), recipe.batch, recipe.steps, generator)
-    runs = getattr(network, "runs", None)
+    runs = runs_of(network)
     leading = (recipe.steps,) if runs is None else (recipe.steps, runs)
     if (
         not isinstance(indices, Tensor)
@@ -281,7 +282,7 @@ def _check_pool(network: nn.Module, inputs: Tensor, targets: Tensor) -> None:
             raise invalid(field, rule, values, "bring them together with .to(...)", got=got)
     require_pairs(inputs, targets)
     # Without this check, broadcasting would accept targets of another shape than the outputs.
-    leading = (getattr(network, "runs", None) or 1, 1)
+    leading = (runs_of(network) or 1, 1)
     with evaluating(network), torch.no_grad():
         image = alone(network).forward(inputs[:1].expand(*leading, *inputs.shape[1:]))
     shape = shape_text(tuple(image.shape[2:]), batched=True)

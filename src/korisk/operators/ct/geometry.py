@@ -357,7 +357,7 @@ class FanBeam(Geometry):
     _full_arc: ClassVar[float] = 2 * math.pi
 
     def _check_distances(self) -> None:
-        self._set("curved", bool(self.curved))
+        _checks.require(isinstance(self.curved, bool), "curved", "be True or False", self.curved)
         for name in ("source_to_center", "source_to_detector"):
             remedy = "a fan beam needs both distances in millimetres"
             self._set(name, _checks.real(name, getattr(self, name), above=0, remedy=remedy))

@@ -318,7 +318,6 @@ class PixelBackprojector(_StencilOperator):
         dtype: Dtype = None,
     ) -> None:
         require_geometry(geometry)
-        stencil: AnyStencil = (
-            ConePixelDriven(geometry) if isinstance(geometry, ConeBeam) else PixelDriven(geometry)
-        )
-        super().__init__(stencil, engine, backwards=True, name=name, device=device, dtype=dtype)
+        kind: Any = ConePixelDriven if isinstance(geometry, ConeBeam) else PixelDriven
+        place = Options(name=name, device=device, dtype=dtype)
+        super().__init__(kind(geometry), engine, backwards=True, **place)

@@ -32,7 +32,10 @@ Array = NDArray[np.float64]
 
 FARTHEST_N = 10**7  # largest N that a rehearsal covers
 UNIT_OF = {"mse": "error", "rmse": "rmse", "nmse": "error", "psnr": "psnr"}  # by metric
-_MSE = ("", "mse", "mean_squared_error", "error")  # names of a pilot's metric
+_NAMES = {  # of a pilot's metric
+    "mse": ("", "error", "mse", "mean_squared_error"),
+    "rmse": ("", "error", "rmse", "root_mean_squared_error"),
+}
 _PER_DOUBLING = 4  # sizes of a plan's table per doubling of N
 _NODES = (np.arange(9) + 0.5) / 9  # quantiles that stand for the law of what copies cost,
 _FINE = 45  # found among so many of one extrapolation
@@ -179,12 +182,10 @@ class Rehearsal(Shown):
             data_range = real("data_range", data_range, above=0, remedy=remedy)
         changed = replace(self, data_range=data_range or self.data_range)
         factor = self._square(self.curve.metric) / changed._square(metric)
-        unit, longer, before = UNITS[UNIT_OF[metric]], self.longer, self.curve.unit
+        unit, longer = UNITS[UNIT_OF[metric]], self.longer
         if longer is not None:
-            errors, usual = (
-                unit.from_error(factor * before.to_error(values)).tolist()
-                for values in (longer.errors, longer.before)
-            )
+            both = factor * self.curve.unit.to_error([longer.errors, longer.before])
+            errors, usual = unit.from_error(both).tolist()
             longer = replace(longer, errors=errors, before=usual)
         curve = scaled(self.curve, factor)
         labels = curve.seed, curve.model, metric, unit
@@ -201,8 +202,7 @@ class Rehearsal(Shown):
             return 0.0
         of_seed = float((mean_variance(self.curve) * self.curve.counts)[-1])
         of_seed *= 1 - lasting_share(self.curve)  # both were tested on the same images
-        values = [*self.longer.before, *self.longer.errors]
-        before, after = np.log(self.curve.unit.to_error(values))
+        before, after = np.log(self.curve.unit.to_error([*self.longer.before, *self.longer.errors]))
         gain = float(before - after)
         return gain if gain > _BEYOND_NOISE * math.sqrt(2 * of_seed) else 0.0
 
@@ -317,11 +317,11 @@ def scaled(curve: Curve, factor: Array | float) -> Curve:
 def metric_of(pilot: Curve) -> str:
     """Which metric of a rehearsal a pilot is in, by its unit and name; raise if in none."""
     name = pilot.metric.casefold().replace(" ", "_")
-    metric = {"psnr": "psnr", "squared": "rmse"}.get(pilot.unit.law)
-    if pilot.unit.law == "error":
-        metric = "nmse" if name == "nmse" else "mse" if name in _MSE else None
-    if metric is None:
-        got = f"and the pilot is of {shown(pilot.metric or pilot.unit.name)}"
+    by_unit = {"psnr": "psnr", "db": "psnr", "rmse": "rmse", "squared": "rmse"}
+    by_unit["error"] = "nmse" if name == "nmse" else "mse"
+    metric = by_unit.get(pilot.unit.name)
+    if metric is None or name not in _NAMES.get(metric, (name,)):
+        got = f"and the pilot is of {shown(pilot.metric)} in the unit {pilot.unit.name!r}"
         raise KoriskError(f"a rehearsal is of {', '.join(UNIT_OF)}, {got}; give one of these")
     return metric
 
@@ -336,10 +336,8 @@ def far_from(forecasts: Sequence[Forecast], target: float) -> str:
     if goal <= EASY * first and not (trained and goal < last / EASY):
         return ""
     means = [mean for view in forecasts if view.simulated for mean in view.simulated.means]
-    ends, how = (
-        sorted(unit.from_error([min(means), max(means)])),
-        "easier" if goal > first else "harder",
-    )
+    ends = sorted(unit.from_error([min(means), max(means)]))
+    how = "easier" if goal > first else "harder"
     return (
         f"target {target:.6g} is far {how} than all that was rehearsed, {ends[0]:.4g} to "
         f"{ends[1]:.4g}: is it in another unit? --metric takes {', '.join(UNIT_OF)}"

@@ -30,13 +30,7 @@ from korisk.files import make_folder, read_json, write_text
 from korisk.fitting.gradient.recipe import Recipe
 from korisk.fitting.gradient.train import Member
 from korisk.prediction.rehearsal.linear import as_linear, weights_of
-from korisk.prediction.rehearsal.simulation import (
-    LONGER,
-    Simulation,
-    Training,
-    Variant,
-    torch_seed,
-)
+from korisk.prediction.rehearsal.simulation import LONGER, Simulation, Training, Variant, torch_seed
 from korisk.problems.problem import Pairs, Pools
 from korisk.store.cells import digest
 

@@ -82,27 +82,30 @@ class Panel:
 
 def panels_of(contents: Contents) -> list[Panel]:
     """Panels of the points that have curves, in the order of the study."""
-    result = []
-    for point in map(squared, contents.points):
-        if not point.curves:
-            continue
+    result, points = [], [point for point in map(squared, contents.points) if point.curves]
+    looks = style.looks_of(curve.model for point in points for curve in point.curves)
+    for point in points:
         problem, note = point.spec.get("problem"), ""
         if isinstance(problem, Mapping) and {"side", "views", "bins"} <= problem.keys():
             note = f"H = {problem['side']}, {problem['views']} views, {problem['bins']} bins; "
         note += panels.seeds(point.curves)
-        result.append(panel(point.name, point.curves, point.untrained, note=note))
+        result.append(panel(point.name, point.curves, point.untrained, note=note, looks=looks))
     return result
 
 
 def panel(
-    name: str, curves: Sequence[Curve], untrained: Mapping[str, float], *, note: str = ""
+    name: str,
+    curves: Sequence[Curve],
+    untrained: Mapping[str, float],
+    *,
+    note: str = "",
+    looks: Mapping[str, Look] | None = None,
 ) -> Panel:
     """Build the panel of one point; models beyond those with a colour have no forecast."""
-    coloured = set(list(style.looks_of(curve.model for curve in curves))[: len(LOOKS)])
-    traces = []
+    traces, looks = [], looks or style.looks_of(curve.model for curve in curves)
     for curve in curves:
         track, doubt, line = None, "", None
-        if curve.model in coloured:
+        if looks[curve.model] is not REST:
             with suppress(KoriskError):  # a single size
                 fit = paper_line(curve)
                 first, last = float(curve.sizes[0]), float(curve.sizes[-1])
@@ -144,7 +147,7 @@ def efficiency_figure(points: Sequence[Panel], *, narrow: bool = False) -> Figur
     if any(trace.untrained.size for trace in traces):
         before = panels.line(marker="<", markersize=5, color=GREY, markerfacecolor=GREY, **_BEFORE)
         entries.append((before, "before training, N = 0"))
-    rest_count = sum(look is REST for look in looks.values())
+    rest_count = sum(looks[model] is REST for model in shown_models)
     if rest_count:
         dot = panels.line(**panels.measured_style(REST))
         entries.append((dot, f"{rest_count} further models, without forecasts"))

@@ -61,11 +61,7 @@ def curve_figure(curve: Curve, view: Outlook | None = None, *, ax: Axes | None =
 
 
 def plan_figure(
-    plan: Plan,
-    *,
-    narrow: bool = False,
-    ax: Axes | None = None,
-    sure: float = _SURE,
+    plan: Plan, *, narrow: bool = False, ax: Axes | None = None, sure: float = _SURE
 ) -> Figure:
     """Draw one forecast, and the number of samples that a target needs.
 

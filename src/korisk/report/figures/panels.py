@@ -123,14 +123,7 @@ def inches(axes: Axes) -> tuple[float, float]:
     return box.width / dpi, box.height / dpi
 
 
-def head(
-    axes: Axes,
-    title: str,
-    note: str = "",
-    *,
-    size: float = SMALL,
-    lift: int = 0,
-) -> None:
+def head(axes: Axes, title: str, note: str = "", *, size: float = SMALL, lift: int = 0) -> None:
     """Write a bold title and a grey note above a panel, raised by `lift` points."""
     width, fine = inches(axes)[0] + 0.14, FINE if size == SMALL else SMALL
     text = style.fitted(title, width, size, bold=True)

@@ -23,12 +23,7 @@ _WORDS = {
 }
 
 
-def study_page(
-    contents: Contents,
-    *,
-    target: float | None = None,
-    watch: Watch = unwatched,
-) -> str:
+def study_page(contents: Contents, *, target: float | None = None, watch: Watch = unwatched) -> str:
     """Write the page of a study as one text; no network is fitted again.
 
     `contents` is what `read_contents` returns, `target` the first target (default: close to the

@@ -183,12 +183,7 @@ class Call:
 
 
 def run_there(
-    folder: str,
-    required: dict[str, str],
-    topic: str,
-    key: str,
-    pickled_work: bytes,
-    task: Task,
+    folder: str, required: dict[str, str], topic: str, key: str, pickled_work: bytes, task: Task
 ) -> Answer:
     """Run one cell on a Dask worker and report its progress on `topic`.
 

@@ -171,11 +171,7 @@ def run_study(
     missing = store.missing(all_tasks)
     todo = store.missing(missing, failed=compute.retry_failed)
     log = EventLog(
-        store,
-        todo,
-        skipped=len(all_tasks) - len(missing),
-        attempts=attempts,
-        watch=watch,
+        store, todo, skipped=len(all_tasks) - len(missing), attempts=attempts, watch=watch
     )
     with process.sigterm_as_interrupt():
         if workers == 0 and cluster is None:

@@ -104,13 +104,7 @@ class EventLog:
     """
 
     def __init__(
-        self,
-        store: Store,
-        tasks: list[Task],
-        *,
-        skipped: int,
-        attempts: int,
-        watch: Watch | None,
+        self, store: Store, tasks: list[Task], *, skipped: int, attempts: int, watch: Watch | None
     ) -> None:
         self.queue = Queue(tasks)
         self.counts = {"done": 0, "failed": 0, "skipped": skipped}

@@ -28,13 +28,8 @@ Report = Callable[[float], None]
 Work = Callable[[Task, Report], Result]
 
 DEFINE_WORK = Message("define it at the top of a module, or use ", Argument("workers", 0))
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
+_LIBRARIES = "OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "NUMEXPR_NUM", "VECLIB_MAXIMUM"
+THREAD_VARIABLES = tuple(f"{library}_THREADS" for library in _LIBRARIES)
 _POLL = 0.02  # seconds between two checks whether a process has ended
 Answer: TypeAlias = "str | float | Done | Failed"  # of a worker to its driver
 
@@ -70,8 +65,7 @@ def perform(
 
     def report_rarely(fraction: float) -> None:
         nonlocal last_report
-        current = time.monotonic()
-        if current - last_report >= _REPORT_PAUSE:
+        if (current := time.monotonic()) - last_report >= _REPORT_PAUSE:
             last_report = current
             report(min(max(float(fraction), 0.0), 1.0))
 
