@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 from torch import Tensor, nn
 
 from korisk import _checks
@@ -47,7 +47,7 @@ class Mean:
         if count < 2:
             return cls(value, math.nan, math.nan)
         error = float(samples.std(ddof=1)) / math.sqrt(count)
-        wide = error * float(student.ppf((1 + _SURE) / 2, count - 1))
+        wide = error * float(stdtrit(count - 1, (1 + _SURE) / 2))
         return cls(value, max(0.0, value - wide), value + wide)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 from torch import Tensor, nn
 
 from korisk import _checks
@@ -351,7 +351,7 @@ def relative_error(values: NDArray[np.float64], groups: NDArray[np.int64]) -> fl
     if not mean:
         return 0.0
     error = math.sqrt(float(sums @ sums) * len(sums) / (len(sums) - 1)) / len(values) / mean
-    return error * float(t.ppf(0.95, len(sums) - 1) / norm.ppf(0.95))
+    return error * float(stdtrit(len(sums) - 1, 0.95) / ndtri(0.95))
 
 
 def rise_note(curve: Curve) -> str | None:
