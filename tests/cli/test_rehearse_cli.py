@@ -66,7 +66,7 @@ def test_a_geometry_alone_is_rehearsed(study: Path) -> None:
         "Samples for targets, as examples",
         "10 networks of 5,120 weights, fitted exactly",
         "has an expected error of",
-        "on simulated images alone (the problem's own",
+        "on simulated images alone (drawn at random",
         "GiB of memory",
     ):
         assert fact in said

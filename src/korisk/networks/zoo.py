@@ -258,8 +258,8 @@ class PrimalDual(nn.Module):
         """Reconstruct images from measurements."""
         data, image = self._data, self._image
         measured = data.split(y * self.scale)
-        dual = measured.new_zeros(len(y), self.memory * data.count, *data.sides)
-        x = measured.new_zeros(len(y), self.memory * image.count, *image.sides)
+        dual = measured.new_zeros(y.shape[0], self.memory * data.count, *data.sides)
+        x = measured.new_zeros(y.shape[0], self.memory * image.count, *image.sides)
         for on_data, on_image in zip(self.duals, self.primals, strict=True):
             projected = data.split(self.operator(image.join(x[:, -image.count :])))
             dual = dual + on_data(torch.cat([dual, projected, measured], 1))
@@ -301,7 +301,7 @@ class DenseUNet(nn.Module):
 
     def forward(self, y: Tensor) -> Tensor:
         """Reconstruct images from measurements."""
-        images = self.dense(y.flatten(1) * self.scale).reshape(len(y), *self._channels.shape)
+        images = self.dense(y.flatten(1) * self.scale).reshape(y.shape[0], *self._channels.shape)
         return self._channels.through(self.net, images)
 
 

@@ -92,23 +92,32 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
     judged = paper.verdicts(runs)
     seeds = min(int(curve.counts.min()) for run in runs for curve in (run.known, run.dense))
     ran = sorted({run.side for run in runs})
-    missing = [str(side) for side in paper.OF_PAPER if side not in ran]
+    missing = [side for side in paper.OF_PAPER if side not in ran]
     share = f"{len(paper.OF_PAPER) - len(missing)} of {len(paper.OF_PAPER)} sizes"
-    where = f"at image side H = {', '.join(map(str, ran))}, with {counted(seeds, 'seed')}"
-    holding, failed, unclear = (
-        sum(v.holds is holds for v in judged) for holds in (True, False, None)
-    )
-    table = f"{holding} of {len(judged)} claims of Table 3 hold"
-    table += f", {failed} do NOT" * (failed > 0) + f", {unclear} open" * (unclear > 0)
+    failed, unclear = (sum(v.holds is holds for v in judged) for holds in (False, None))
+    outcomes = []
+    for protocol in reversed(PROTOCOLS):
+        parts = []
+        for holds, says in ((True, "holds"), (False, "does NOT hold"), (None, "is open")):
+            sides = [v.side for v in judged if v.protocol == protocol and v.holds is holds]
+            parts += [f"{says} at H = {_sides(sides)}"] if sides else []
+        outcomes += [f"{', '.join(parts)} ({protocol})"] if parts else []
+    table = f"Table 3 {'; '.join(outcomes)}"
     ours, printed = (_apart(lines, origin) for origin in ("ours, released", "paper"))
-    steps = [f"run korisk reproduce --points {','.join(missing)}"] * bool(missing)
+    reduced = {line.side for line in lines if line.reduced}
+    points = ",".join(map(str, sorted({*missing, *reduced})))
+    steps = [f"run korisk reproduce {'--whole ' * bool(reduced)}--points {points}"] * bool(points)
     misprinted = bool(printed and printed[0] > _ROUNDED)
+    sure = f"image side H = {_sides(ran)}"
     if ours:
         most, farthest = ours
         agreement = f"is within {most:.1%} of the released numbers (farthest: {farthest})"
         if most < _SAME:
             agreement = "meets the authors' released numbers to four digits"
-        where = f"our run {agreement}, {where}"
+        again = sorted({line.side for line in lines if line.by_origin["ours, released"]})
+        sure = f"our run of their protocol {agreement} at image side H = {_sides(again)}"
+        if alone := [side for side in ran if side not in again]:
+            sure += f"; H = {_sides(alone)} was run in our own protocol alone"
     if printed and misprinted:
         table += f"; printed Table 2 does NOT match (up to {printed[0]:.0%} off)"
         steps.insert(0, "use the released numbers, not the printed ones")
@@ -118,16 +127,7 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
         yield f"{verdict}: {table}."
     if steps:
         yield f"{NEXT}{'; '.join(steps)}."
-    yield f"{SURE}{where}."
-    outcomes = []
-    for protocol in reversed(PROTOCOLS):
-        parts = []
-        for holds, says in ((True, "holds"), (False, "does NOT hold"), (None, "is open")):
-            sides = [v.side for v in judged if v.protocol == protocol and v.holds is holds]
-            parts += [f"{says} at H = {', '.join(map(str, sides))}"] if sides else []
-        outcomes += [f"{', '.join(parts)} ({protocol})"] if parts else []
-    if outcomes:
-        yield f"Table 3 {'; '.join(outcomes)}."
+    yield f"{SURE}{sure}; {counted(seeds, 'seed')} or more."
     # The last entry of a side stays: its rigorous sweep, the whole one before the reduced one.
     for side, sweep in sorted({sweep.side: sweep for sweep in runs[::-1]}.items()):
         known, dense = sweep.known, sweep.dense
@@ -162,6 +162,10 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
             f"lowers its error by more than {max(gains):.1%}. Read its samples in these lines as "
             "none."
         )
+
+
+def _sides(sides: Iterable[int]) -> str:
+    return ", ".join(map(str, sides))
 
 
 def _apart(lines: list[paper.CalibrationLine], origin: paper.Origin) -> tuple[float, str] | None:

@@ -15,7 +15,7 @@ _FOR = f"{{n}} samples are enough for {{target}} ({{sure}} sure). {NEXT}"
 ADVICE = {
     "collect": f"{_FOR}collect {{more}} more than the pilot has",
     "collect_first": f"{_FOR}{_EARLY}",
-    "simulated": f"{_FOR}rehearse with a few of your images, or measure a small pilot",
+    "simulated": f"{_FOR}simulate with a few of your images, or measure a small pilot",
     "inside": f"{_FOR}collect no more: the pilot has enough",
     "already": "{target} is met already at N = {n}, the smallest measured ({sure} sure). Do next: "
     "collect no more",
@@ -102,13 +102,12 @@ QUESTION = {
     "ablation": "How many times fewer training samples does the known operator {layer} need to "
     "reach {goal}?",
 }
-_ENOUGH = "an N called 90% sure was enough in {held} of them"
+_ENOUGH = "the number called 90% sure was enough in {held}"
 RECORD = {
-    "pilot": f"of {{asked}} such answers from pilots of imaging networks, {_ENOUGH}",
-    "rehearsal": "where noise and images were right, an N called 90% sure was enough in {held} of "
-    "rehearsals of {asked} imaging networks",
-    "both": f"of answers from rehearsals of {{asked}} imaging networks with a pilot, {_ENOUGH}",
-    "ratio": "such a range held the true ratio in {held} of {asked} pairs of networks",
+    "pilot": f"in {{asked}} past checks with pilots of imaging networks, {_ENOUGH}",
+    "rehearsal": f"in {{asked}} past checks where noise and images were right, {_ENOUGH}",
+    "both": f"in {{asked}} past checks of rehearsals with a pilot, {_ENOUGH}",
+    "ratio": "in {asked} past comparisons of networks, such a range held the true ratio in {held}",
 }
 SURE = "How sure: "
 SIMULATED_ALONE = f"{SURE}nothing is known about real images."

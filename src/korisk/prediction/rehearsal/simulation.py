@@ -268,7 +268,7 @@ def simulation_of(
     if source is None:
         is_problem = isinstance(operator, Problem)
         kind = "images as the problem draws them" if is_problem else "random ellipses for images"
-        population = "the problem's own" if is_problem else "random ellipses"
+        population = "drawn at random" if is_problem else "random ellipses"
         return Simulation(
             pools=pools,
             groups=lambda seed: [str(index) for index in range(_TEST)],

@@ -259,7 +259,7 @@ def _canvas(
     for last, look in zip(last_sizes, LOOKS, strict=False):
         colour = DARK if len(set(last_sizes)) == 1 else look.colour
         axes.axvline(last, color=colour, linewidth=0.6, zorder=1.9)
-    word = "measured" if views[0].simulated is None else "rehearsed"
+    word = "measured" if views[0].simulated is None else "simulated"
     panels.above(axes, word, min(last_sizes), (-3, 2), ha="right", fontstyle="italic")
     if not all(view.doubt for view in views):
         panels.above(axes, "extrapolated", max(last_sizes), (3, 2), fontstyle="italic")

@@ -399,7 +399,7 @@
       if (Math.abs(y.to(v) - taken) > 22) words(format(v), left - 6, y.to(v) + 4, { "text-anchor": "end" });
     }
     words("training samples N", (left + right) / 2, high - 6, { "text-anchor": "middle" });
-    words(up, 4, top - 8, { class: "quiet axis-title" });
+    words(up, 4, top - 12, { class: "quiet axis-title" });
   }
 
   /* Put a chart's shapes into it; no words are cut at an edge. */
@@ -459,7 +459,7 @@
     axes(pen, scale, group().quantity, about, high / 45, across);
     const rising = group().targets.at(-1) > group().targets[0];
     const corner = rising ? bottom - 7 : top + 16; // curves leave the corner above free, or that below
-    if (edge - left > 150) words(known ? "measured" : "rehearsed", edge - 6, corner, { "text-anchor": "end", class: "quiet" });
+    if (edge - left > 150) words(known ? "measured" : "simulated", edge - 6, corner, { "text-anchor": "end", class: "quiet" });
     if (right - edge > 90) words("forecast", edge + 6, corner, { class: "quiet" });
 
     add("clipPath", { id: "inside" });
