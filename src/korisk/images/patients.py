@@ -216,8 +216,8 @@ class ImageSet:
         if len(self.shapes) < 2 and all(columns * h == rows * w for h, w in self.shapes):
             return None
         listed = [f"{height} x {width}" for height, width in sorted(self.shapes)]
-        sizes = f"The files hold images of {counted(len(listed), 'size')}, {listed[0]}"
-        sizes += f" to {listed[-1]}" * (len(listed) > 1) + " pixels"
+        ends = listed[0] if len(listed) == 1 else f"from {listed[0]} to {listed[-1]}"
+        sizes = f"The files hold images of {counted(len(listed), 'size')}, {ends} pixels"
         common = f"{rows} x {columns}, whatever the size of their pixels in mm"
         return f"{sizes}; all were brought to {common}."
 

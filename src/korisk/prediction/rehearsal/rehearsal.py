@@ -321,7 +321,8 @@ def metric_of(pilot: Curve) -> str:
     by_unit["error"] = "nmse" if name == "nmse" else "mse"
     metric = by_unit.get(pilot.unit.name)
     if metric is None or name not in _NAMES.get(metric, (name,)):
-        got = f"and the pilot is of {shown(pilot.metric)} in the unit {pilot.unit.name!r}"
+        name, unit = shown(pilot.metric or pilot.unit.name), pilot.unit.name
+        got = f"and the pilot is of {name} in the unit {unit!r}"
         raise KoriskError(f"a rehearsal is of {', '.join(UNIT_OF)}, {got}; give one of these")
     return metric
 
