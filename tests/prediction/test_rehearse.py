@@ -116,6 +116,22 @@ def test_members_trained_at_once_are_those_trained_alone(
     np.testing.assert_allclose(chosen, alone, rtol=1e-6)
 
 
+def test_a_member_that_has_ended_may_diverge_as_it_would_alone() -> None:
+    def members() -> list[Member]:
+        torch.manual_seed(0)
+        networks, rows = [nn.Linear(1, 1, bias=False) for _ in range(2)], torch.arange(24)
+        return [
+            Member(f"m{k}", networks[k], k, rows[12 * k :][:8], rows[12 * k :][8:10], rows[:2])
+            for k in range(2)
+        ]
+
+    # Steps at inputs of about 3 grow; those at inputs of about 1 shrink.
+    x = torch.cat([torch.linspace(0.9, 1.1, 12), torch.linspace(2.9, 3.1, 12)])[:, None]
+    recipe = Recipe(optimiser="sgd", rate=0.194, steps=200, batch=8, patience=1)
+    found = [dict(train_many(members(), x, 2 * x, recipe, together=how)) for how in (True, False)]
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=0)
+
+
 def test_networks_that_draw_or_decide_are_trained_alike_every_time(scan: LinearOperator) -> None:
     class Deciding(Net):
         def forward(self, y: Tensor) -> Tensor:

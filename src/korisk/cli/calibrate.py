@@ -69,8 +69,7 @@ def _curves(
     if against is not None:
         dense = reading.curves(path, against)[0]
         curves = [c for c in reading.curves(path, model) if c.model != dense.model]
-        rule, remedy = "be another model than the calibrated one", "name that"
-        require(bool(curves), "--against", rule, against, remedy)
+        require(bool(curves), "--against", "be another model", against, "name one")
         return curves, dense
     curves = list(reading.curves(path, model))
     return curves, curves[1] if len(curves) == 2 else None

@@ -98,6 +98,7 @@ def _sheets(files: dict[str, bytes]) -> dict[str, Sheet]:
 def _of_rows(rows: list[ElementTree.Element], shared: dict[str, int]) -> Sheet:
     """A worksheet of Excel's, without its rows."""
     height = width = characters = 0
+    longest = max(shared.values(), default=0)  # of texts that are not named by a plain number
     formulas = []
     for row in rows:
         for cell in row:
@@ -110,7 +111,8 @@ def _of_rows(rows: list[ElementTree.Element], shared: dict[str, int]) -> Sheet:
                 width = max(width, reduce(lambda high, low: 26 * high + low, digits))
                 height = max(height, int(reference[2]))
             if cell.get("t") == "s":
-                characters += shared.get(cell.findtext("{*}v", "").strip(), 0)
+                indices = ("".join(v.itertext()).strip() for v in cell.findall("{*}v"))
+                characters += sum(shared.get(index, longest) for index in indices)
             # An empty text is a value, and marked as one.
             empty = not cell.findtext("{*}v") and cell.get("t") != "str"
             if cell.find("{*}f") is not None and empty:

@@ -26,6 +26,7 @@ _FORMS = {
     for mark, thousands in (".,", ",.")
 }
 _MARKED = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)\s*[^\d\s:-]{0,8}")  # such as 0.10*
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}([.,]\d{3})+")  # of a count
 _EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
 
 
@@ -72,10 +73,16 @@ def begins_as_number(cell: object) -> bool:
     return is_number(cell)
 
 
-def rough(cell: object) -> float:
-    """The approximate number in a cell, for sorting; nan if there is none."""
+def rough(cell: object, *, is_count: bool = False) -> float:
+    """The approximate number in a cell, for sorting; nan if there is none.
+
+    A count has no decimals: 1,024 and 1.024 are 1024 there.
+    """
+    text = str(cell) if is_number(cell) else _bare(str(cell))
+    if is_count and isinstance(cell, str) and _THOUSANDS.fullmatch(text):
+        text = re.sub("[.,]", "", text)
     try:
-        return float(str(cell) if is_number(cell) else _bare(str(cell)).replace(",", "."))
+        return float(text.replace(",", "."))
     except ValueError:
         return math.nan
 

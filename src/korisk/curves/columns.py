@@ -362,7 +362,8 @@ class Layout:
                 odd.append(col)
                 continue
             # From the smallest to the largest N, an error falls; times and counts rise.
-            pairs = [(rough(row[self.n]), rough(row[col])) for _, row in self.grid.rows]
+            cells = ((row[self.n], row[col]) for _, row in self.grid.rows)
+            pairs = [(rough(n, is_count=True), rough(value)) for n, value in cells]
             pairs = [pair for pair in pairs if not math.isnan(sum(pair))]
             if len(pairs) > 1:
                 falls[col] = max(pairs)[1] < min(pairs)[1]

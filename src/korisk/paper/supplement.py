@@ -114,8 +114,9 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
         agreement = f"is within {most:.1%} of the released numbers (farthest: {farthest})"
         if most < _SAME:
             agreement = "meets the authors' released numbers to four digits"
-        again = sorted({line.side for line in lines if line.by_origin["ours, released"]})
-        sure = f"our run of their protocol {agreement} at image side H = {_sides(again)}"
+        again = {line.side: line.by_origin for line in lines if line.by_origin["ours, released"]}
+        compared = sorted(side for side, origins in again.items() if origins["released"])
+        sure = f"our run of their protocol {agreement} at image side H = {_sides(compared)}"
         if alone := [side for side in ran if side not in again]:
             sure += f"; H = {_sides(alone)} was run in our own protocol alone"
     if printed and misprinted:
@@ -123,6 +124,7 @@ def verdict_sentences(runs: list[paper.Sweep], lines: list[paper.CalibrationLine
         steps.insert(0, "use the released numbers, not the printed ones")
     if ours or judged:
         verdict = "Partly" if failed else "Mostly yes" if unclear or misprinted else "Yes"
+        verdict = "Open" if judged and unclear == len(judged) else verdict
         verdict += f" ({share} run)" * bool(missing)
         yield f"{verdict}: {table}."
     if steps:

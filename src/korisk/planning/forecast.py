@@ -113,6 +113,7 @@ class Outlook:
     shared: tuple[str, float] = ("", 0.0)
     population: str = ""
     longer: Longer | None = None
+    lowered: bool = False  # whether it is of the longer training
 
     @property
     def subject(self) -> str:

@@ -8,7 +8,8 @@ first that applies:
 1. No number for a pilot that cannot be extrapolated, or for a target below rounding.
 2. Measured means that meet the target answer it, whatever else limits the error: with the number of
    samples, or with more seeds at the size from which on they meet it.
-3. Where longer training lowers the error at the same N, training comes before data.
+3. Where longer training lowers the error at the same N, training comes before data, unless the
+   smallest N meets the target as it is.
 4. A number of samples with the requested probability is collected, within the range of N in which
    odds were checked.
 5. Without such a number: where a floor is shown and hardly a future reaches the target, more data
@@ -396,7 +397,7 @@ def recommend(plan: Numbers, sure: float = 0.9) -> Recommendation:
         reasons=tuple(filter(None, reasons)),
         record=record,
         # A rehearsal's curve is lowered by what longer training gave.
-        about=words.TRAINED[forecast.longer is not None] if case.action == "train" else "",
+        about=words.TRAINED[forecast.lowered] if case.action == "train" else "",
     )
 
 

@@ -105,8 +105,9 @@ QUESTION = {
 _ENOUGH = "the number called 90% sure was enough in {held}"
 RECORD = {
     "pilot": f"in {{asked}} past checks with pilots of imaging networks, {_ENOUGH}",
-    "rehearsal": f"in {{asked}} past checks where noise and images were right, {_ENOUGH}",
-    "both": f"in {{asked}} past checks of rehearsals with a pilot, {_ENOUGH}",
+    "rehearsal": f"with {{asked}} imaging networks, where noise and images were right, "
+    f"{_ENOUGH} of past checks",
+    "both": f"with {{asked}} imaging networks and small pilots, {_ENOUGH} of past checks",
     "ratio": "in {asked} past comparisons of networks, such a range held the true ratio in {held}",
 }
 SURE = "How sure: "

@@ -31,7 +31,8 @@ def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
             values = simulated.get(error.n), error.value, error.lower, error.upper
             rows.append([whole(error.n), *(number(value, 3) for value in values)])
         title = f"expected {FULL.get(view.metric, view.metric)} of {view.model}"
-        title += "" if view.longer is None else f", trained {view.longer.factor:g} times as long"
+        if view.lowered and view.longer is not None:
+            title += f", trained {view.longer.factor:g} times as long"
         title = title if view.model == point.name else f"{point.name}: {title}"
         yield Table(title, ["N", "simulated", "expected", "90% from", "to"], rows, "r")
 

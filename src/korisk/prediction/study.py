@@ -297,8 +297,11 @@ def rehearse_own(
     """A user's network behind the operator that is defined beside it."""
     arguments = {**own_arguments(name, defined, request), **options}
     spec: dict[str, Any] = {"problem": {}, "models": {}}
-    pilots, domain = pilots_of(request.pilots, [name]), getattr(arguments["operator"], "domain", ())
-    notes = tuple(_image_notes(request.source, domain[-1] if domain else None))
+    pilots, operator = pilots_of(request.pilots, [name]), arguments["operator"]
+    side = getattr(operator, "side", None)  # of a problem, which has images of its own
+    if side is None and request.source is not None:
+        side = operator.domain[-1]
+    notes = tuple(_image_notes(request.source or getattr(operator, "source", None), side))
     return _rehearsed(name, spec, {name: (build, arguments)}, request, pilots, notes)
 
 

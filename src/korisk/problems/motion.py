@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -59,7 +60,9 @@ class Motion:
         states = _checks.count("states", self.states, "count the poses", at_least=2, at_most=4096)
         turn = _checks.real("turn", self.turn, "give degrees", at_least=-180, at_most=180)
         rule, remedy = "be two numbers, along rows and columns", "give pixels, such as [2, 0]"
-        _checks.require(np.shape(self.shift) == (2,), "shift", rule, self.shift, remedy)
+        shift: object = self.shift
+        met = isinstance(shift, Sequence | np.ndarray) and len(shift) == 2
+        _checks.require(met, "shift", rule, shift, remedy)
         pixels = partial(_checks.real, "shift", remedy=remedy, at_least=-4096, at_most=4096)
         shift, remedy = tuple(map(pixels, self.shift)), "give a share such as 0.05"
         stretch = _checks.real("stretch", self.stretch, remedy, at_least=-0.9, at_most=9)

@@ -204,8 +204,8 @@ class FileSource(ImageSource):
         sizes = {name: counts.get(name, 0) for name in POOLS}
         pools = image_pools(images, seed=seed, **sizes)
         values = torch.from_numpy(relative(images)).double()
-        values = values.to(torch.get_default_device() if device is None else device)
-        return {name: values[getattr(pools, name)] for name in counts}
+        place = torch.get_default_device() if device is None else device
+        return {name: values[getattr(pools, name)].to(place) for name in counts}
 
     def examples(self, side: int, *, seed: int, count: int) -> tuple[Tensor, tuple[str, ...]]:
         """Draw images from all pools, since examples are neither trained on nor tested with.

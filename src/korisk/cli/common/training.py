@@ -109,9 +109,10 @@ class Simulated:
             key, value = next(iter(overrides.items()))
             its_own = f"a study says images: {{{key}: {value}}}"
             if study is None:
+                its_own = "give it, or leave this out"
+            if study is None and key == "patients":
                 its_own = "beside images in the network's file, define patients: a list of names"
-            option = f"--{key.replace('_', '-')}"
-            raise KoriskError(f"{option} is for the images of --images; {its_own}")
+            raise KoriskError(f"--{key.replace('_', '-')} is for the images of --images; {its_own}")
         return Request(source=source, noise=self.noise, examples=recipe.examples, seed=recipe.seed)
 
 

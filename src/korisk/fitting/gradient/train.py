@@ -3,8 +3,8 @@
 `train_many` takes each to its best step on validation pairs. On a GPU the weights of all members
 are stacked, one call computes the loss of every member, and a step is captured once and replayed.
 On a CPU each thread trains one member, or a stack of small ones, which is faster than all threads
-on one member. Networks that cannot be stacked, or that draw random numbers on a CPU, are trained
-one after another.
+on one member. Networks that cannot be stacked on a GPU, or that draw random numbers on a CPU, are
+trained one after another.
 """
 
 import copy
@@ -321,7 +321,8 @@ def train_many(
 ) -> Generator[tuple[int, Tensor]]:
     """Train every member; yield the index of each with its test errors when it is done.
 
-    Its module then has the weights of the step that was best on its validation pairs.
+    Its module then has the weights of the step that was best on its validation pairs, or those that
+    `fit` leaves.
     """
     if not members:
         return
@@ -636,11 +637,11 @@ class _MemberTraining(Training):
                 continue
             errors = self.evaluate().cpu()
             validation = errors[:, :validation_pairs].mean(1)
-            for member, value in zip(self.members, validation.tolist(), strict=True):
-                if not math.isfinite(value):
-                    raise _not_finite(member.name)
             # A member that has waited too long has ended, as it would alone.
-            better = (validation < best) & (waited < self.patience)
+            runs = waited < self.patience
+            if bool((failed := runs & ~torch.isfinite(validation)).any()):
+                raise _not_finite(self.members[int(failed.nonzero()[0])].name)
+            better = (validation < best) & runs
             # The first check improves on infinity for all members, so no test error stays at zero.
             test_errors = torch.where(better[:, None], errors[:, validation_pairs:], test_errors)
             best = torch.minimum(best, validation)

@@ -278,7 +278,8 @@ def _forecast(rehearsal: Rehearsal, pilot: Curve | None) -> Forecast:
     )
     end, alone = adjusted.sizes[-1:].astype(float), replace(law, pilot=None)
     middle, lower = (alone.quantile(end, p) for p in _BAND)
-    if rehearsal.gain > math.log(middle.item() / lower.item()):
+    lowered = rehearsal.gain > math.log(middle.item() / lower.item())
+    if lowered:
         level = math.hypot(rehearsal.level, rehearsal.gain)
         law = replace(law, curve=_trained_longer(rehearsal), level=level)
     first = int(min(known.sizes[0] for known in (curve, pilot) if known is not None))
@@ -294,6 +295,7 @@ def _forecast(rehearsal: Rehearsal, pilot: Curve | None) -> Forecast:
         simulated=adjusted if pilot is None else adjusted.renamed(f"{curve.name}, simulated"),
         undertrained=rehearsal.undertrained,
         longer=rehearsal.longer if -math.expm1(-rehearsal.gain) > _WORTH else None,
+        lowered=lowered,
         notes=_basis(rehearsal, law),
         # The words before the semicolon describe the images: equal words, equal images.
         population=population,

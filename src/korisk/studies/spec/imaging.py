@@ -59,10 +59,6 @@ class ImagingKind(Kind):
         settings = super().settings(shared, point)
         settings = {name: value for name, value in settings.items() if value is not None}
         ellipses, noise = settings["ellipses"], point.noise or shared.noise
-        # With images of the user's they would have no effect.
-        drawn = "ellipses" in shared.model_fields_set or point.ellipses is not None
-        met = shared.images is None or not drawn
-        require(met, "ellipses", "stand without images", ellipses, "remove one of the two")
         valid = len(ellipses) == 2 and 1 <= ellipses[0] <= ellipses[1] <= 100
         rule = "be the least and the largest number in an image, from 1 to 100"
         require(valid, "ellipses", rule, ellipses, "write [1, 4]")
@@ -80,6 +76,12 @@ class ImagingKind(Kind):
             description = images.model_dump(exclude_unset=True, exclude=set(found_at(images)))
             common |= {"population": "images", "images": description}
         return common | {name: settings[name] for name in settings if name not in common}
+
+    def check_keys(self, shared: Any, point: Any) -> None:
+        """Raise for ellipses beside images, which have no effect."""
+        drawn = "ellipses" in shared.model_fields_set or point.ellipses is not None
+        met, remedy = shared.images is None or not drawn, "remove one of the two"
+        require(met, "ellipses", "stand without images", point.ellipses or shared.ellipses, remedy)
 
     def arguments(self, spec: JsonMapping) -> JsonDict:
         """Numbers, motion, noise and source of images of a point's problem."""

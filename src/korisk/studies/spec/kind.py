@@ -99,6 +99,9 @@ class Kind:
         """Default training set sizes of a point."""
         return [4, 16, 64, 256, 1024]
 
+    def check_keys(self, shared: Any, point: Any) -> None:
+        """Raise for keys that do not go together in a new study; stored ones are not asked."""
+
     def check(self, settings: JsonMapping, problem: Problem) -> None:
         """Raise if no cell could be computed; draws a sample, unless a subclass finds that slow."""
         import numpy as np

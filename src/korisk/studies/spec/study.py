@@ -83,6 +83,8 @@ class Study:
                 raise KoriskError(f"seeds must differ, got {entry.seeds}; name each once")
             points: dict[str, JsonDict] = {}
             for point in entry.points:
+                if not ran:
+                    kind.check_keys(entry.problem, point)
                 title, spec = kind.point(entry, point)
                 remedy = "give the point a short name"
                 name = title if point.name is None else point.name
