@@ -121,7 +121,7 @@ def run(made: Study, point: int = 0) -> Result:
             {"models": {"networks": [{"kind": "inverse-cnn"}]}},
             "be one of solver-cnn, cnn for problems of kind pde, got 'inverse-cnn'",
         ),
-        ("ct", {"points": [{"side": 8, "beam": "surrogate", "arc": 90.0}]}, "arc must be"),
+        ("ct", {"points": [{"side": 8, "beam": "surrogate", "arc": 90.0}]}, "arc= belongs to"),
         ("ct", {"problem": {"beam": "parallel", "arc": 181.0}}, "arc must be .*180"),
     ],
 )
