@@ -233,6 +233,8 @@ class Forecast(Shown, Outlook):
         The simulated images that it is about, where nothing is known about real ones.
     longer : Longer, optional
         What longer training gave in a rehearsal, where that is so much that it comes before data.
+    lowered : bool, default False
+        Whether a rehearsal's errors are those of the longer training.
 
     Attributes
     ----------
