@@ -116,6 +116,23 @@ def test_members_trained_at_once_are_those_trained_alone(
     np.testing.assert_allclose(chosen, alone, rtol=1e-6)
 
 
+def test_an_attribute_runs_of_the_users_changes_nothing(scan: LinearOperator) -> None:
+    class Own(Net):
+        runs = 4
+
+    assert errors_of(Own, scan, together=False) == errors_of(Net, scan, together=False)
+
+
+def test_networks_that_take_gradients_inside_are_rehearsed(scan: LinearOperator) -> None:
+    class Inside(Net):
+        def forward(self, y: Tensor) -> Tensor:
+            _, back = torch.func.vjp(scan, torch.zeros(len(y), 8, 8))
+            return super().forward(y) + back(y)[0]
+
+    made = kr.rehearse(Inside, scan, images(30), 0.1, **QUICK)
+    assert np.isfinite(made.curve.means).all()
+
+
 def test_a_member_that_has_ended_may_diverge_as_it_would_alone() -> None:
     def members() -> list[Member]:
         torch.manual_seed(0)
