@@ -126,8 +126,9 @@ def test_an_attribute_runs_of_the_users_changes_nothing(scan: LinearOperator) ->
 def test_networks_that_take_gradients_inside_are_rehearsed(scan: LinearOperator) -> None:
     class Inside(Net):
         def forward(self, y: Tensor) -> Tensor:
-            _, back = torch.func.vjp(scan, torch.zeros(len(y), 8, 8))
-            return super().forward(y) + back(y)[0]
+            back: Any = torch.func.vjp(scan, torch.zeros(len(y), 8, 8))[1]
+            image: Tensor = super().forward(y) + back(y)[0]
+            return image
 
     made = kr.rehearse(Inside, scan, images(30), 0.1, **QUICK)
     assert np.isfinite(made.curve.means).all()
